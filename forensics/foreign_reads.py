@@ -1,0 +1,99 @@
+"""Foreign reads: both engines on one evidence, compared row for row, and the verdict of every response.
+
+Invariant: a result leaves this module only if every engine that was asked agrees with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from engine.ledger.reader import Ledger
+
+from forensics import replay, sql_engine
+from forensics.evidence import Evidence, prepare
+from forensics.responses import counts, responses
+from forensics.rows import rows_of
+from forensics.verdict import Verdict
+
+ENGINES: dict[str, tuple[Callable[[Evidence], pa.Table], ...]] = {
+    "duckdb": (sql_engine.run,),
+    "replay": (replay.run,),
+    "both": (sql_engine.run, replay.run),
+}
+
+
+class EnginesDisagree(Exception):
+    """The two engines gave different findings for one ledger: no verdict can be trusted."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Responses that started in [start_us, end_us), times in microseconds UTC."""
+
+    start_us: int | None = None
+    end_us: int | None = None
+
+
+@dataclass(frozen=True)
+class ForeignReads:
+    """Findings (FINDING_COLUMNS), one verdict per response (RESPONSE_COLUMNS), counts by verdict.
+
+    `unattributed` counts lost `requests` rows (None where a tail is open): responses that may be missing here.
+    """
+
+    findings: pa.Table
+    responses: pa.Table
+    counts: dict[Verdict, int]
+    unattributed: int | None
+
+
+def foreign_reads(ledger: Ledger, *, engine: str = "both", window: Window | None = None) -> ForeignReads:
+    """Judge every response of a ledger. Raises EnginesDisagree; ValueError for an unknown engine."""
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    evidence = prepare(ledger)
+    results = [run(evidence) for run in ENGINES[engine]]
+    for other in results[1:]:
+        _compare(results[0], other)
+    findings, judged = results[0], responses(evidence, results[0])
+    if window is not None:
+        findings, judged = _inside(window, findings, judged)
+    return ForeignReads(findings, judged, counts(judged), _unattributed(evidence))
+
+
+def _compare(one: pa.Table, other: pa.Table) -> None:
+    if one.equals(other):
+        return
+    left, right = rows_of(one), rows_of(other)
+    for index in range(max(len(left), len(right))):
+        a = left[index] if index < len(left) else None
+        b = right[index] if index < len(right) else None
+        if a != b:
+            raise EnginesDisagree(f"the engines differ from finding {index} on: duckdb {a}, replay {b}")
+    raise EnginesDisagree("the engines' findings differ in their column types")
+
+
+def _inside(window: Window, findings: pa.Table, judged: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Keep the responses of the window; one whose start is not known is kept, since it cannot be ruled out."""
+    started = judged["started"].cast(pa.int64())
+    keep = pc.is_null(started)
+    within = pa.chunked_array([pa.array([True] * len(judged))]) if len(judged) else pa.chunked_array([[]], pa.bool_())
+    if window.start_us is not None:
+        within = pc.and_(within, pc.greater_equal(started, window.start_us))
+    if window.end_us is not None:
+        within = pc.and_(within, pc.less(started, window.end_us))
+    kept = judged.filter(pc.or_(keep, pc.fill_null(within, True)))
+    return findings.filter(pc.is_in(findings["rid"], kept["rid"].combine_chunks())), kept
+
+
+def _unattributed(evidence: Evidence) -> int | None:
+    lost = 0
+    for missing in evidence.missing:
+        if missing.table == "requests" and not missing.alive:
+            if missing.hi >= 1 << 62:
+                return None
+            lost += missing.hi - missing.lo - 1
+    return lost

@@ -1,0 +1,208 @@
+"""Where rows are missing, something may have happened: ghosts, and requests whose own rows are incomplete.
+
+Invariant: loss only ever adds doubt. A ghost stands wherever a lost row could have changed the content of a page;
+it never says what happened there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from engine.ledger.reader import Gap, Ledger
+
+from forensics.content import ContentEvent, PageKey
+from forensics.order import INF, Order
+from forensics.rows import Row, WorkerKey, WorkerRows
+
+ALIVE = "alive"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Rows of one chain with lo < seq < hi are missing (hi INF: the end is not known)."""
+
+    worker: WorkerKey
+    table: str
+    pool: str | None
+    lo: int
+    hi: int
+    alive: bool
+    reason: str
+
+
+def missing_rows(ledger: Ledger, workers: dict[WorkerKey, WorkerRows]) -> list[Missing]:
+    """The ledger's gaps, each narrowed to the seqs that are really missing."""
+    alive = {(state.worker, state.epoch) for state in ledger.writers if state.state == "open"}
+    found: list[Missing] = []
+    for gap in ledger.gaps:
+        key = (gap.worker, gap.epoch)
+        narrowed = _narrow(gap, workers[key].seqs if key in workers else [])
+        if narrowed is None:
+            continue
+        is_tail = gap.before_seq is None
+        reason = f"{gap.reason} in {gap.table} of {gap.worker}"
+        found.append(Missing(key, gap.table, gap.pool, *narrowed, alive=is_tail and key in alive, reason=reason))
+    for key, worker in workers.items():
+        for row in worker.pages:
+            if row["pages"] is None and row["op"] != "audit":
+                reason = f"page list lost in pages of {key[0]}"
+                found.append(Missing(key, "pages", row["pool"], row["seq"] - 1, row["seq"] + 1, False, reason))
+    return found
+
+
+def _narrow(gap: Gap, seqs: list[int]) -> tuple[int, int] | None:
+    """Bounds (lo, hi) round the missing seqs of a gap; None where every seq between its ends is there."""
+    lo = gap.after_seq
+    i = bisect_right(seqs, lo)
+    while i < len(seqs) and seqs[i] == lo + 1:
+        lo, i = lo + 1, i + 1
+    if gap.before_seq is None:
+        return lo, INF
+    hi, j = gap.before_seq, bisect_left(seqs, gap.before_seq) - 1
+    while j >= 0 and seqs[j] == hi - 1:
+        hi, j = hi - 1, j - 1
+    return (lo, hi) if hi - lo > 1 else None
+
+
+@dataclass(frozen=True)
+class PoolGhost:
+    """A ghost on every page of one pool (or, `pages` given, on those), in (lo, hi] of the worker's seq."""
+
+    worker: WorkerKey
+    pool: str | None
+    pages: tuple[int, ...] | None
+    lo: int
+    hi: int
+    reason: str
+
+
+def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: Order) -> list[PoolGhost]:
+    """Ghosts of a worker's own lost rows, of lost mover rows under its grants, and of movers that are not there."""
+    found: list[PoolGhost] = []
+    lost_transfers = {m.worker for m in missing if m.table == "transfers"}
+    for m in missing:
+        if m.table == "pages":
+            found.append(PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason))
+        elif m.table == "transfers":
+            found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
+    mover_gaps: dict[str, list[Missing]] = defaultdict(list)
+    for m in missing:
+        if m.table == "transfers":
+            mover_gaps[m.worker[0]].append(m)
+    present = {key[0] for key, worker in workers.items() if worker.seqs}
+    for key, worker in workers.items():
+        for grant in _grants(worker):
+            for writer in grant["writers"] or ():
+                found += _grant_ghosts(
+                    key, grant, writer, mover_gaps[writer], writer in present, worker, order, workers
+                )
+        if key in lost_transfers:  # a lost grant may have let any mover in
+            for gaps in mover_gaps.values():
+                found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
+    return [ghost for ghost in found if ghost.lo < ghost.hi]
+
+
+def _last(hi: int) -> int:
+    return hi if hi == INF else hi - 1
+
+
+def _grants(worker: WorkerRows) -> list[Row]:
+    return [row for row in worker.transfers if row["op"] == "grant" and row["dst_pages"] is not None]
+
+
+def _far_ghost(at: WorkerKey, m: Missing, order: Order) -> PoolGhost:
+    hi = INF if m.hi == INF else order.after(m.worker, m.hi, at)
+    return PoolGhost(at, None, None, order.known(at, m.worker, m.lo), hi, m.reason)
+
+
+def _grant_ghosts(
+    at: WorkerKey,
+    grant: Row,
+    writer: str,
+    gaps: list[Missing],
+    present: bool,
+    worker: WorkerRows,
+    order: Order,
+    workers: dict[WorkerKey, WorkerRows],
+) -> list[PoolGhost]:
+    """Doubt that one writer of one grant leaves on the granted pages."""
+    pages, pool, seq = tuple(grant["dst_pages"]), grant["dst_pool"], grant["seq"]
+    drained = min(
+        (r["seq"] for r in worker.transfers if _drains(r, grant["xfer"], writer)),
+        default=INF,
+    )
+    if not present:
+        return [PoolGhost(at, pool, pages, seq, drained, f"no record of {writer}")]
+    found = []
+    for m in gaps:
+        told = min(
+            (r["seq"] for r in workers[m.worker].transfers if _tells_drained(r, grant["xfer"])),
+            default=None,
+        )
+        if told is not None and drained != INF and m.lo >= told:
+            continue  # what is lost came after the writer had said that nothing is outstanding
+        far = _far_ghost(at, m, order)
+        found.append(PoolGhost(at, pool, pages, max(far.lo, seq), min(far.hi, drained), m.reason))
+    return found
+
+
+def _drains(row: Row, xfer: int, writer: str) -> bool:
+    same_peer = row["peer"] is None or row["peer"] == writer
+    return (
+        row["op"] == "ack"
+        and row["status"] == "received"
+        and row["xfer"] == xfer
+        and row["outstanding"] == 0
+        and same_peer
+    )
+
+
+def _tells_drained(row: Row, xfer: int) -> bool:
+    return row["op"] == "ack" and row["status"] == "sent" and row["xfer"] == xfer and row["outstanding"] == 0
+
+
+def ghost_events(ghost: PoolGhost, known_pages: dict[PageKey, int]) -> list[ContentEvent]:
+    """The ghost as an event on each page concerned. `known_pages`: tokens per page of every page that has cells."""
+    events = []
+    for page, tokens in known_pages.items():
+        worker, pool, number = page
+        if worker != ghost.worker or (ghost.pool is not None and pool != ghost.pool):
+            continue
+        if ghost.pages is not None and number not in ghost.pages:
+            continue
+        events.append(ContentEvent(page, "ghost", 0, tokens, ghost.lo, ghost.hi, reason=ghost.reason))
+    return events
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """Whether a request's own record is whole, and whether its end is known to be absent where it is absent."""
+
+    complete: bool
+    end_certain: bool
+
+
+def own_rows(
+    worker: WorkerRows, missing: list[Missing], lives: dict[int, tuple[int, int | None, int | None]]
+) -> dict[int, OwnRows]:
+    """Per request of one worker. `lives`: req -> (received seq, ended seq, page_rows of its end), None where not there.
+
+    A request that ended is complete if its page rows are as many as it said and no steps or requests row of
+    the worker is lost while it lived; one that did not end must have no lost row after its start at all. The
+    open tail of a writer that is alive is no loss to a request that has not ended: it is judged as of now.
+    """
+    counted = Counter(row["req"] for row in worker.pages if row["req"] is not None)
+    mine = [m for m in missing if m.worker == worker.key and not m.alive]
+    found: dict[int, OwnRows] = {}
+    for req, (received, ended, page_rows) in lives.items():
+        end = ended if ended is not None else INF
+        overlapping = [m for m in mine if m.lo < end and m.hi > received and m.table in ("steps", "requests")]
+        if ended is not None:
+            complete = not overlapping and (page_rows is None or page_rows == counted[req])
+        else:
+            complete = not overlapping and not any(m.table == "pages" and m.hi > received for m in mine)
+        certain = ended is not None or not any(m.table == "requests" and m.hi > received for m in mine)
+        found[req] = OwnRows(complete, certain)
+    return found

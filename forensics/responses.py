@@ -1,0 +1,111 @@
+"""From findings to one verdict per response (docs/verdicts.md, "Verdict of a response").
+
+Invariant: precedence is `Verdict`'s order; a response never becomes clean by lack of rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+
+from forensics.evidence import Evidence
+from forensics.rows import Row, rows_of
+from forensics.verdict import RESPONSE_COLUMNS, Kind, Proof, Verdict
+
+NO_RECORD = "no record of its reads"
+OWN_ROWS_LOST = "own rows lost"
+
+
+def response_id(request: Row) -> str:
+    """The rid; where its `receive` row is lost, the request's place on its worker."""
+    return request["rid"] or f"?{request['worker']}/{request['epoch']}/{request['req']}"
+
+
+def verdict_of(finding: Row) -> Verdict:
+    """The verdict that one finding alone supports."""
+    if finding["kind"] != Kind.FOREIGN:
+        return Verdict(finding["kind"])
+    return {"yes": Verdict.CONTAMINATED, "no": Verdict.EXPOSED}.get(finding["delivered"], Verdict.UNKNOWN)
+
+
+def responses(evidence: Evidence, findings: pa.Table) -> pa.Table:
+    """One row per response, columns `RESPONSE_COLUMNS`, sorted by rid."""
+    by_rid: dict[str, list[Row]] = defaultdict(list)
+    for finding in rows_of(findings):
+        by_rid[finding["rid"]].append(finding)
+    requests: dict[str, list[Row]] = defaultdict(list)
+    for request in rows_of(evidence.requests):
+        requests[response_id(request)].append(request)
+    rows = [_response(rid, requests[rid], by_rid.get(rid, [])) for rid in sorted(requests)]
+    columns = {f.name: pa.array([row[f.name] for row in rows], _storage(f.type)).cast(f.type) for f in RESPONSE_COLUMNS}
+    return pa.table(columns, schema=RESPONSE_COLUMNS)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def _response(rid: str, requests: list[Row], findings: list[Row]) -> Row:
+    doubts = _doubts(requests, findings)
+    supported = [(verdict_of(f), f) for f in findings]
+    verdict = min([v for v, _ in supported] + [Verdict.UNKNOWN] * bool(doubts) + [Verdict.CLEAN], key=lambda v: v.rank)
+    support = [f for v, f in supported if v == verdict]
+    foreign = [f for f in findings if f["kind"] == Kind.FOREIGN]
+    leading = min(support, key=_first, default=None) if verdict is not Verdict.CLEAN else None
+    reasons = sorted(
+        {f["reason"] for f in support if f["reason"]} | (set(doubts) if verdict is Verdict.UNKNOWN else set())
+    )
+    identity = next((r for r in requests if r["tenant"] is not None), requests[0])
+    # The status the client saw is the gateway's, where it is known.
+    ended = sorted((r for r in requests if r["status"]), key=lambda r: (r["role"] != "gateway", r["worker"]))
+    return {
+        "rid": rid,
+        "tenant": identity["tenant"],
+        "purpose": next((r["purpose"] for r in requests if r["purpose"]), None),
+        "verdict": verdict.value,
+        "proof": _proof(verdict, support, bool(doubts)).value,
+        "derived": bool(support) and all(f["derived"] for f in support) and support[0]["kind"] == Kind.FOREIGN,
+        "mechanism": leading["mechanism"] if leading else "",
+        "donors": sorted({f["donor_rid"] for f in foreign if f["donor_rid"]}),
+        "pages": len({(f["worker"], f["pool"], page) for f in foreign for page in f["page_list"] or ()}),
+        "first_step": leading["first_step"] if leading else None,
+        "first_step_last": leading["first_step_last"] if leading else None,
+        "first_worker": leading["worker"] if leading else None,
+        "started": min((r["started"] for r in requests if r["started"] is not None), default=None),
+        "finished": max((r["finished"] for r in requests if r["finished"] is not None), default=None),
+        "status": ended[0]["status"] if ended else "running",
+        "reason": "; ".join(reasons),
+    }
+
+
+def _first(finding: Row) -> tuple[Any, ...]:
+    step = finding["first_step"] if finding["first_step"] is not None else 1 << 62
+    seq = finding["first_seq"] if finding["first_seq"] is not None else 1 << 62
+    return (step, finding["worker"], seq, finding["mechanism"], finding["donor_rid"] or "")
+
+
+def _doubts(requests: list[Row], findings: list[Row]) -> list[str]:
+    """Reasons for which the response cannot be called clean, whatever its findings say."""
+    doubts = [OWN_ROWS_LOST] if any(not r["rows_complete"] or r["owner"] < 0 for r in requests) else []
+    decoders = {(r["worker"], r["epoch"], r["req"]) for r in requests if r["role"] == "decode"}
+    was_read = any((f["worker"], f["epoch"], f["req"]) in decoders for f in findings)
+    if any((r["output_tokens"] or 0) >= 1 for r in requests) and not was_read:
+        doubts.append(NO_RECORD)
+    return doubts
+
+
+def _proof(verdict: Verdict, support: list[Row], doubted: bool) -> Proof:
+    proofs = {f["proof"] for f in support}
+    if verdict is Verdict.CLEAN:
+        return Proof.INFERRED if Proof.INFERRED in proofs else Proof.PROVED
+    if verdict is Verdict.UNKNOWN and (doubted or not proofs):
+        return Proof.PROVED
+    return Proof.PROVED if Proof.PROVED in proofs else Proof.INFERRED
+
+
+def counts(table: pa.Table) -> dict[Verdict, int]:
+    """Responses by verdict, every verdict named."""
+    found = table["verdict"].to_pylist()
+    return {verdict: found.count(verdict.value) for verdict in Verdict}
