@@ -25,9 +25,10 @@ ROW_GROUP_ROWS = 4096
 MICROS_PER_DAY = 86_400_000_000
 
 
-def seal_batches(directory: Path, content: StreamContent, *, closed: bool) -> list[SegmentLine]:
+def seal_batches(directory: Path, content: StreamContent) -> list[SegmentLine]:
     """Write every row of `content` as segments (one per table and day) and list them in the manifest."""
     header = content.header
+    ends = _ends(content)
     segments = []
     for table in TABLES:
         batches = [batch for name, batch in content.batches if name == table]
@@ -35,7 +36,7 @@ def seal_batches(directory: Path, content: StreamContent, *, closed: bool) -> li
             continue
         rows = pa.Table.from_batches(batches, TABLES[table])
         for day, part in _by_day(rows):
-            segments.append(_write_segment(directory, table, day, part, header, closed))
+            segments.append(_write_segment(directory, table, day, part, header, ends))
     append_lines(directory, header["worker"], segments)
     return segments
 
@@ -47,10 +48,20 @@ def seal_dead(directory: Path, stream: Path) -> list[SegmentLine]:
     content = read_stream(stream)
     if not content.header:
         raise LedgerError(f"{stream}: {content.problem}; keep the file as evidence, there is nothing to seal in it")
-    segments = seal_batches(directory, content, closed=False)
+    segments = seal_batches(directory, content)
     os.unlink(stream)
     sync_directory(stream.parent)
     return segments
+
+
+def _ends(content: StreamContent) -> dict[str, int]:
+    """Chain ends of the `close` row, where the stream has one."""
+    for table, batch in content.batches:
+        if table == "workers":
+            for row in batch.to_pylist():
+                if row["op"] == "close":
+                    return dict(zip(row["chains"], row["chain_seqs"], strict=True))
+    return {}
 
 
 def _by_day(rows: pa.Table) -> list[tuple[str, pa.Table]]:
@@ -64,7 +75,7 @@ def _by_day(rows: pa.Table) -> list[tuple[str, pa.Table]]:
 
 
 def _write_segment(
-    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, object], closed: bool
+    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, object], ends: dict[str, int]
 ) -> SegmentLine:
     worker, epoch, ordinal = str(header["worker"]), int(str(header["epoch"])), int(str(header["ordinal"]))
     first, last = rows["seq"][0].as_py(), rows["seq"][-1].as_py()
@@ -85,7 +96,7 @@ def _write_segment(
     return SegmentLine(
         path=str(path.relative_to(directory)), sha256=digest, table=table, worker=worker, epoch=epoch, ordinal=ordinal,
         first_seq=first, last_seq=last, rows=rows.num_rows, schema_version=SCHEMA_VERSION,
-        chains=_chain_ends(table, rows), closed=closed, prev="",
+        chains=_chain_ends(table, rows), ends=ends, prev="",
     )  # fmt: skip
 
 

@@ -16,7 +16,10 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True)
 class SegmentLine:
-    """One sealed segment. `chains`: last seq per pool ("" = no pool); `closed`: sealed by the worker's own close."""
+    """One sealed segment. `chains`: last seq per pool ("" = no pool) in it; `ends`: last seq of every chain.
+
+    `ends` ("table" or "table/pool") stands in each line of the seal that follows the worker's close, else it is empty.
+    """
 
     path: str
     sha256: str
@@ -29,7 +32,7 @@ class SegmentLine:
     rows: int
     schema_version: int
     chains: dict[str, int]
-    closed: bool
+    ends: dict[str, int]
     prev: str
 
 

@@ -79,8 +79,8 @@ class _Part:
 class _Reading:
     """Collects parts and problems while a ledger is read."""
 
-    def __init__(self, path: Path, verify: bool) -> None:
-        self.path, self.verify = path, verify
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.parts: list[_Part] = []
         self.problems: list[Problem] = []
         self.ends: dict[tuple[str, int], dict[Chain, int]] = defaultdict(dict)
@@ -124,8 +124,8 @@ class _Reading:
         for pool, seq in line.chains.items():
             chain = (line.table, pool or None)
             self.ends[key][chain] = max(self.ends[key].get(chain, 0), seq)
-        if line.closed:
-            self.closed.add(key)
+        if line.ends:
+            self.close(key, line.ends)
         path = self.path / line.path
         if line.table not in TABLES or not path.resolve().is_relative_to(self.path.resolve()):
             self.problem(
@@ -142,11 +142,19 @@ class _Reading:
         if rows is not None:
             self.parts.append(_Part(line.table, _with_worker(rows, line.worker)))
 
+    def close(self, key: tuple[str, int], ends: dict[str, int]) -> None:
+        """Note that a worker epoch closed, and the last seq of each chain ("table" or "table/pool")."""
+        self.closed.add(key)
+        for name, seq in ends.items():
+            table, _, pool = name.partition("/")
+            chain = (table, pool or None)
+            self.ends[key][chain] = max(self.ends[key].get(chain, 0), seq)
+
     def _parquet(self, path: Path, line: SegmentLine) -> pa.Table | None:
         remedy = "restore the file from a copy; its SHA-256 is in the manifest"
         try:
             data = path.read_bytes()
-            if self.verify and hashlib.sha256(data).hexdigest() != line.sha256:
+            if hashlib.sha256(data).hexdigest() != line.sha256:
                 self.problem(
                     "corrupt segment", LOSS, path, "its SHA-256 is not the manifest's; it was not read", remedy
                 )
@@ -194,11 +202,11 @@ class _Reading:
                     )
 
 
-def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
-    """Read a ledger. `verify` hashes every segment. Raises LedgerError where there is no ledger."""
+def read_ledger(path: Path | str) -> Ledger:
+    """Read a ledger; every segment is hashed first. Raises LedgerError where there is no ledger."""
     path = Path(path)
     _check_directory(path)
-    reading = _Reading(path, verify)
+    reading = _Reading(path)
     reading.streams()  # first: rows that are being sealed meanwhile are then in the manifest at the latest
     reading.manifests()
     reading.epochs()
@@ -253,10 +261,9 @@ def _writers(tables: dict[str, pa.Table], reading: _Reading) -> tuple[list[Write
     for table, rows in tables.items():
         for key, part in _by_writer(rows):
             chains[key] |= chains_of(table, part)
-    for key, ends in _closes(tables["workers"]).items():
-        reading.closed.add(key)
-        for chain, seq in ends.items():
-            reading.ends[key][chain] = max(reading.ends[key].get(chain, 0), seq)
+    for row in tables["workers"].filter(pc.equal(tables["workers"]["op"], "close")).to_pylist():
+        ends = dict(zip(row["chains"] or (), row["chain_seqs"] or (), strict=True))
+        reading.close((row["worker"], row["epoch"]), ends)
     seen_by_peers = _peer_seen(tables["workers"])
     writers, gaps = [], []
     for key in sorted({*chains, *reading.seen, *reading.ends}):
@@ -285,18 +292,6 @@ def _by_writer(rows: pa.Table) -> list[tuple[tuple[str, int], pa.Table]]:
         if i == len(workers) or (workers[i], epochs[i]) != (workers[start], epochs[start]):
             found.append(((workers[start], epochs[start]), rows.slice(start, i - start)))
             start = i
-    return found
-
-
-def _closes(workers: pa.Table) -> dict[tuple[str, int], dict[Chain, int]]:
-    """Chain ends that `close` rows give."""
-    found: dict[tuple[str, int], dict[Chain, int]] = {}
-    for row in workers.filter(pc.equal(workers["op"], "close")).to_pylist():
-        ends: dict[Chain, int] = {}
-        for name, seq in zip(row["chains"] or (), row["chain_seqs"] or (), strict=True):
-            table, _, pool = name.partition("/")
-            ends[table, pool or None] = seq
-        found[row["worker"], row["epoch"]] = ends
     return found
 
 

@@ -226,7 +226,7 @@ class Recorder:
         """Rows of the stream become sealed segments; then a fresh stream takes its place, or none if closed."""
         content = read_stream(self._stream_path)
         try:
-            seal_batches(self.directory, content, closed=closed)
+            seal_batches(self.directory, content)
             if closed:
                 self._stream_path.unlink()
             else:

@@ -13,7 +13,7 @@ from engine.ledger.schema import PAGE_LIST
 
 
 def expand_pages(pages: pa.Table) -> pa.Table:
-    """The `pages` table with every page list in full; null where a reference cannot be resolved (or none was written)."""
+    """The `pages` table with every page list in full; null where a reference cannot be resolved."""
     names = ("worker", "epoch", "seq", "tag", "n", "ref_seq", "ref_off", "fingerprint")
     columns = zip(*(pages[name].to_pylist() for name in names), strict=True)
     lists = pages["pages"].to_pylist()

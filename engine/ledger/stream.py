@@ -147,13 +147,9 @@ def _frames(data: bytes) -> Iterator[tuple[int, int, bytes, int]]:
     while at < len(data):
         if at + _FRAME.size > len(data):
             raise _Torn(f"frame header cut off at byte {at} of {len(data)}")
-        magic, kind, table, _, length, digest = _FRAME.unpack_from(data, at)
-        if (
-            magic != MAGIC
-            or length > MAX_PAYLOAD
-            or kind not in (HEADER, DATA, COMMIT)
-            or (kind == HEADER) != (at == 0)
-        ):
+        magic, kind, table, zero, length, digest = _FRAME.unpack_from(data, at)
+        known = magic == MAGIC and zero == 0 and kind in (HEADER, DATA, COMMIT) and (kind == HEADER) == (at == 0)
+        if not known or length > MAX_PAYLOAD:
             raise _Torn(f"no frame at byte {at} of {len(data)}")
         payload = data[at + _FRAME.size : at + _FRAME.size + length]
         if len(payload) < length:
