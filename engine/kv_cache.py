@@ -1,0 +1,77 @@
+"""The KV pool as one shared file: payload, headers and stamps of every page.
+
+A page's payload is contiguous ([layers, 2, page_tokens, kv_heads, head_dim] float32): it is the unit of transfer
+and of the digest. Its 64-byte header (tag, digest, tokens) lies in a region of its own and says under which tag
+the content was last written. Stamps name the writer of every token slot: physical truth, never read by a defence.
+
+Invariant: torch-free; tensors are made over `payload` by whoever computes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+HEADER = np.dtype([("tag", "<i8"), ("digest", "<i8"), ("tokens", "<i4"), ("reserved", "V44")])
+
+
+@dataclass(frozen=True)
+class PageGeometry:
+    """Shape of one page; both sides of a transfer must agree on it."""
+
+    layers: int
+    page_tokens: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def floats(self) -> int:
+        """float32 values in one page's payload."""
+        return self.layers * 2 * self.page_tokens * self.kv_heads * self.head_dim
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of one page's payload."""
+        return self.floats * 4
+
+
+class KVCachePool:
+    """Views of one pool file: `payload` float32 [pages, layers, 2, page_tokens, kv_heads, head_dim], `headers` [pages], `stamps` int64 [pages, page_tokens]."""
+
+    def __init__(self, path: Path, pages: int, geometry: PageGeometry, *, create: bool) -> None:
+        self.path, self.pages, self.geometry = path, pages, geometry
+        header_at = pages * geometry.page_bytes
+        stamps_at = header_at + pages * HEADER.itemsize
+        size = stamps_at + pages * geometry.page_tokens * 8
+        if create:
+            _create(path, size)
+        elif not path.exists() or path.stat().st_size != size:
+            raise ValueError(
+                f"{path}: is no KV pool of {pages} pages of {geometry}; peer and worker differ in geometry"
+            )
+        shape = (pages, geometry.layers, 2, geometry.page_tokens, geometry.kv_heads, geometry.head_dim)
+        self.payload = np.memmap(path, np.float32, "r+", 0, shape)
+        self.headers = np.memmap(path, HEADER, "r+", header_at, (pages,))
+        self.stamps = np.memmap(path, np.int64, "r+", stamps_at, (pages, geometry.page_tokens))
+
+    def unlink(self) -> None:
+        """Remove the file; mappings stay valid."""
+        self.path.unlink(missing_ok=True)
+
+
+def _create(path: Path, size: int) -> None:
+    """A fresh file of zeros, its blocks really there (a full tmpfs would otherwise kill the process by SIGBUS)."""
+    with open(path, "xb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+def shared_directory(size: int) -> Path:
+    """A directory for pool files of `size` bytes in all: shared memory where it is large enough, else a temporary directory."""
+    root = Path("/dev/shm")
+    fits = root.is_dir() and os.access(root, os.W_OK) and shutil.disk_usage(root).free > 2 * size
+    return Path(tempfile.mkdtemp(prefix="kvwitness-", dir=root if fits else None))
