@@ -29,7 +29,6 @@ GRAVITY_OF_IDENTITY = ("same", "tenant", "meaning", "both")
 
 NULL_OF_EVENT = {"t_lo": NEVER_AFTER, "t_hi": NEVER_BEFORE, "post_seq": NEVER_AFTER, "done_seq": NEVER_BEFORE}
 NULL_OF_READ = {"first_t": NEVER_AFTER, "last_t_end": NEVER_AFTER, "last_since": NEVER_AFTER, "end_t": NEVER_BEFORE}
-NULL_OF_PASS = {"t": NEVER_BEFORE}
 
 
 class Event(NamedTuple):
@@ -148,11 +147,12 @@ class Facts:
         workers, self.workers = _coded_together(tables, "worker")
         pools, self.pools = _coded_together(tables, "pool")
         epochs, pages = (np.concatenate([integers(t, name) for t in tables]) for name in ("epoch", "page"))
-        _, epochs = np.unique(epochs, return_inverse=True)
-        place = (workers * (epochs.max(initial=0) + 1) + epochs) * max(len(self.pools), 1) + pools
+        _, epoch_place = np.unique(epochs, return_inverse=True)
+        place = (workers * (epoch_place.max(initial=0) + 1) + epoch_place) * max(len(self.pools), 1) + pools
         numbered, first, number = np.unique((place << 32) + pages, return_index=True, return_inverse=True)
         self.page_count = len(numbered)
         self.page_number, self.page_pool = pages[first], pools[first]
+        self._page_place = list(zip(workers[first].tolist(), epochs[first].tolist(), strict=True))
         ends = np.cumsum([len(table) for table in tables])
         self.page_of_cell, self._tag_page, self._share_page = np.split(number.astype(np.int64), ends[:-1])
 
@@ -172,6 +172,11 @@ class Facts:
     def events_of(self, cell: int) -> list[Event]:
         """Every event of a cell."""
         return self.select_events(self._events_by_cell[self._first_event[cell] : self._first_event[cell + 1]])
+
+    def worker_of(self, page: int) -> tuple[str, int]:
+        """(worker, epoch) that a page belongs to."""
+        worker, epoch = self._page_place[page]
+        return self.workers[worker], epoch
 
     def is_kind(self, kind: str) -> NDArray[np.bool_]:
         """Mask of the events of one kind."""
@@ -194,7 +199,7 @@ class Facts:
     @cached_property
     def _pass_columns(self) -> dict[str, Ints]:
         table = self._evidence.passes
-        columns = {name: integers(table, name, NULL_OF_PASS.get(name, NONE)) for name in ("rq", *Passes._fields)}
+        columns = {name: integers(table, name) for name in ("rq", *Passes._fields)}
         order = np.lexsort((columns["seq"], columns["rq"]))
         return {name: column[order] for name, column in columns.items()}
 
@@ -213,10 +218,10 @@ class Facts:
         return np.where(rows >= 0, owner[rows], NONE) if len(owner) else np.full(len(tags), NONE, np.int64)
 
     def ends(self, tags: Ints, pages: Ints) -> Ints:
-        """end_seq(tag) at each page; NEVER_AFTER where no row speaks of that life."""
+        """end_seq(tag) at each page; NEVER_BEFORE where no row speaks of that life."""
         rows = self._life_rows(tags, pages)
         end = self._life_columns[2]
-        return np.where(rows >= 0, end[rows], NEVER_AFTER) if len(end) else np.full(len(tags), NEVER_AFTER, np.int64)
+        return np.where(rows >= 0, end[rows], NEVER_BEFORE) if len(end) else np.full(len(tags), NEVER_BEFORE, np.int64)
 
     @cached_property
     def _life_columns(self) -> list[NDArray[np.generic]]:

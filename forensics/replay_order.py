@@ -88,9 +88,7 @@ def certain(e: Event, x: Read, possible: list[Event], passes: Passes, mode: Mode
     if not seen(e, x, mode):
         return False
     reader = first_certain_pass(e, x.s0, passes)
-    return all(
-        f is e or before(f, e, mode) or (reader is not None and passes.seq[reader] <= f.lo) for f in possible
-    )
+    return all(f is e or before(f, e, mode) or (reader is not None and passes.seq[reader] <= f.lo) for f in possible)
 
 
 class RunningMaximum:
