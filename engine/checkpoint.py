@@ -1,4 +1,4 @@
-"""Checkpoints and tokenizers. The default, InductionLlama, is written by hand here: no training, exact behaviour.
+"""Checkpoints. The default, InductionLlama, is written by hand here: no training, exact behaviour.
 
 InductionLlama is a two-layer Llama over bytes that continues its context verbatim. Layer 0 has four heads; head m
 attends exactly m+1 tokens back (RoPE's fast pairs) and copies that token's code. Layer 1 looks for the slot whose
@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine.tokenizer import PAD
+
 HEADS, DEPTH, CODE, HEAD_DIM = 4, 4, 16, 128
 DIM = 128  # residual stream: current 16 | four predecessors 64 | output 16 | constant 1 | unused
 OUT, CONST = CODE * (1 + DEPTH), CODE * (2 + DEPTH)
-PAD = 0
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,6 @@ class ModelConfig:
     vocabulary: int = 256
     rope_base: float = 1e10
     norm_eps: float = 1e-12
-
-
-class ByteTokenizer:
-    """Bytes are their own token ids; 0 is padding and renders as nothing."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text. NUL cannot be said: it is the padding id."""
-        return [byte for byte in text.encode() if byte != PAD]
-
-    def decode(self, tokens: list[int]) -> str:
-        """Text of token ids; bytes that are no UTF-8 become U+FFFD."""
-        return bytes(token for token in tokens if token != PAD).decode("utf-8", errors="replace")
 
 
 def byte_codes() -> np.ndarray:

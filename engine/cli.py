@@ -1,0 +1,138 @@
+"""`engine`: serve, demo, faults."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import click
+
+from engine.defences import Defences
+from engine.faults import Faults
+
+USAGE_ERROR, FAILURE = 64, 1
+
+
+class Usage(click.ClickException):
+    """Wrong usage: exit code 64."""
+
+    exit_code = USAGE_ERROR
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """A small prefill/decode engine that carries the KV Witness recorder and can fail in the known ways."""
+
+
+@cli.command()
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    default=Path("ledger"),
+    show_default=True,
+    help="Where the ledger goes.",
+)
+@click.option(
+    "--run-dir", type=click.Path(path_type=Path), help="Where engine.json and keys go (default: a temporary directory)."
+)
+@click.option("--port", default=0, show_default=True, help="Gateway port on 127.0.0.1; 0 = any free one.")
+@click.option("--fault", "faults", multiple=True, help="Switch a fault on (see `engine faults`).")
+@click.option(
+    "--defence", "defences", multiple=True, metavar="NAME=MODE", help="off, log or enforce; the default is enforce."
+)
+@click.option("--prefill-pages", default=257, show_default=True, help="Pages of the prefill pool, with the null block.")
+@click.option("--decode-pages", default=513, show_default=True, help="Pages of the decode pool, with the null block.")
+@click.option("--page-tokens", default=16, show_default=True, help="Tokens per page.")
+@click.option("--context-tokens", default=4096, show_default=True, help="Advertised context.")
+@click.option(
+    "--tenant", "tenants", multiple=True, metavar="NAME=KEY", help="A tenant and its API key (default: acme and brio)."
+)
+@click.option("--truth/--no-truth", default=False, help="Record physical truth beside the ledger (for tests).")
+def serve(
+    ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...], prefill_pages: int,
+    decode_pages: int, page_tokens: int, context_tokens: int, tenants: tuple[str, ...], truth: bool,
+) -> None:  # fmt: skip
+    """Run gateway, prefill and decode until Ctrl-C."""
+    from engine.config import EngineConfig
+    from engine.serve import EngineError, start_engine
+
+    known = _pairs(tenants, "--tenant") or {name: f"key-{name}-{secrets.token_hex(6)}" for name in ("acme", "brio")}
+    modes = _pairs(defences, "--defence")
+    try:
+        Defences.parse(modes)
+        for name in faults:
+            Faults().switch(name, True)
+    except ValueError as error:
+        raise Usage(str(error)) from error
+    place = run_dir or Path(tempfile.mkdtemp(prefix="kvwitness-run-"))
+    config = EngineConfig(
+        str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens, faults, modes,
+        truth, known,
+    )  # fmt: skip
+    try:
+        running = start_engine(config)
+    except EngineError as error:
+        raise click.ClickException(str(error)) from error
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    click.echo(
+        f"gateway   {running.state['gateway']}/v1\nledger    {ledger.resolve()}\nstate     {place.resolve()}/engine.json"
+    )
+    for name, key in known.items():
+        click.echo(f"tenant    {name:<10} API key {key}")
+    sys.stdout.flush()
+    failure = None
+    while not stop.wait(0.2) and (failure := running.failed()) is None:
+        pass
+    running.stop()
+    if failure is not None:
+        raise click.ClickException(failure)
+
+
+def _pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, separator, rest = value.partition("=")
+        if not separator or not name or not rest:
+            raise Usage(f"{option} {value!r}: write NAME=VALUE")
+        found[name] = rest
+    return found
+
+
+@cli.command("faults")
+def list_faults() -> None:
+    """List the faults that can be switched on."""
+    for name, fault in Faults().by_name().items():
+        words = " ".join((type(fault).__doc__ or "").split("\n\n")[0].split())
+        click.echo(f"{name:<16} {words}")
+
+
+@cli.command()
+@click.option("--ledger", type=click.Path(path_type=Path), default=Path("demo-ledger"), show_default=True)
+def demo(ledger: Path) -> None:
+    """The incident, live: with the fault on, then with the defences on."""
+    from engine.demo import run_demo
+
+    raise SystemExit(run_demo(ledger))
+
+
+def main() -> None:
+    """Entry point; click's own usage errors exit with 64 as every command here does."""
+    try:
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except Usage as error:
+        error.show()
+        sys.exit(USAGE_ERROR)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(USAGE_ERROR)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(FAILURE)

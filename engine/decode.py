@@ -1,0 +1,266 @@
+"""The decode role: page grants, the handoff's end, and continuous batching of one token a pass.
+
+Invariant: pages under an undrained grant are never freed (but for the fault late-write); no token leaves from a pass
+whose enforced check failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from engine.defences import ADMISSION_GATE, COVERED_COUNT, PAGE_TAG
+from engine.executor import DecodeWork, PassResult
+from engine.integrity import CheckMode
+from engine.ledger.tag import make_tag
+from engine.request import Request, RequestError, RequestStatus
+from engine.role import Parts, Role, TokenLeft
+from engine.transfer import Grant, KVReceiver
+from engine.wire import Message
+
+MAX_BATCH = 16
+
+
+class DecodeEngine(Role):
+    """Grants pages, takes KV over from prefill and decodes."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self.prealloc: deque[Request] = deque()  # DecodePreallocQueue: admitted, no pages yet
+        self.transfers: dict[int, tuple[Request, KVReceiver]] = {}  # DecodeTransferQueue, by xfer
+        self._running: list[Request] = []
+        self._checked: dict[int, int] = {}  # req -> pages whose tag was checked and held
+
+    def admit(self, request: Request) -> None:
+        """See `Role`."""
+        refusal = self.parts.limits.refusal(request.prompt_tokens, request.given.max_tokens)
+        if refusal is not None:
+            limit, error = refusal
+            enforced = self.checks.failed(ADMISSION_GATE, request.req, expected=limit, found=request.prompt_tokens)
+            if enforced or request.prompt_tokens + request.given.max_tokens > self.parts.limits.pool_tokens:
+                self.reject(request, error)
+                return
+        self._row(request, "admit")
+        request.move(RequestStatus.WAITING)
+        self._row(request, "room", room=request.given.room)
+        self.prealloc.append(request)
+
+    def handle(self, message: Message) -> None:
+        """See `Role`."""
+        if message["kind"] == "ack":
+            self._on_ack(message)
+
+    def give_up(self, request: Request, error: RequestError) -> None:
+        """See `Role`."""
+        if request.status is RequestStatus.WAITING:
+            self.prealloc.remove(request)
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", error)
+        elif request.status is RequestStatus.TRANSFERRING:
+            self._abort_transfer(request, error)
+        elif request.status is RequestStatus.RUNNING:
+            self._stop(request, "abort", error)
+
+    def work(self) -> bool:
+        """See `Role`."""
+        busy = self._grant_waiting()
+        if self._running:
+            self._decode(self._running[:MAX_BATCH])
+            busy = True
+        return busy
+
+    def _grant_waiting(self) -> bool:
+        """Pages for waiting requests, first come first served, leaving one page of growth to each that runs."""
+        granted = False
+        while self.prealloc:
+            request = self.prealloc[0]
+            count = self.pool.pages_for(request.prompt_tokens)
+            if count + len(self._running) + len(self.transfers) > self.pool.free_pages:
+                break
+            self.runs.close()
+            self.prealloc.popleft()
+            self._grant(request, count)
+            granted = True
+        return granted
+
+    def _grant(self, request: Request, count: int) -> None:
+        request.pages, tag = self.pool.reserve(request.req, count)
+        request.tags = np.full(count, tag, np.int64)
+        request.move(RequestStatus.TRANSFERRING)
+        recorder, given = self.recorder, request.given
+        prefill = self.parts.names[given.bootstrap]
+        with recorder.lock:
+            xfer = make_tag(recorder.ordinal, recorder.epoch, recorder.seq + 1)
+            recorder.record(
+                "transfers", "grant", xfer=xfer, room=given.room, req=request.req, dir="push", peer=prefill,
+                dst_pool=self.pool.name, dst_pages=request.pages.tolist(), dst_tag=tag, asked=count, n=count,
+                tokens=request.prompt_tokens, writers=[prefill],
+            )  # fmt: skip
+        memory = self.parts.memory
+        grant = Grant(xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address)
+        self.transfers[xfer] = (request, KVReceiver(grant, given.bootstrap))
+        self.send(
+            prefill, given.bootstrap,
+            {
+                "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag, "pages": request.pages.tolist(),
+                "memory": {"path": str(memory.path), "pages": memory.pages, "geometry": vars(memory.geometry)},
+            },
+        )  # fmt: skip
+
+    def _on_ack(self, message: Message) -> None:
+        xfer, outstanding, result = message["xfer"], message["outstanding"], message["result"]
+        request, receiver = self.transfers.get(xfer, (None, None))
+        self.recorder.record(
+            "transfers", "ack", xfer=xfer, req=request.req if request else None, peer=message["from"], outstanding=outstanding,
+            status="received",
+        )  # fmt: skip
+        if request is None or receiver is None or outstanding:
+            return
+        receiver.drained = True
+        if request.status is RequestStatus.HELD:
+            self._release(request)
+        elif request.status is RequestStatus.TRANSFERRING and result == "success":
+            del self.transfers[xfer]
+            self._commit(request, xfer, message["first_token"], message["covered_tokens"])
+        elif request.status is RequestStatus.TRANSFERRING:
+            del self.transfers[xfer]
+            status, code, words = message.get("error") or (502, "transfer_aborted", "prefill gave up the transfer")
+            self._free(request, "error")
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", RequestError(status, code, words))
+
+    def _commit(self, request: Request, xfer: int, first_token: int, covered: int) -> None:
+        """Prefill reported success: compare what it covered with what was reserved, and start to decode."""
+        name, tag, prompt = self.pool.name, int(request.tags[0]), request.prompt_tokens
+        believed = prompt if self.checks.mode(COVERED_COUNT) is CheckMode.OFF else covered
+        self.recorder.pages("receipt", name, request.req, tag, request.pages, xfer=xfer, tokens=believed)
+        if covered < prompt and self.checks.failed(
+            COVERED_COUNT, request.req, expected=prompt, found=covered, pool=name
+        ):
+            message = f"prefill covered {covered} of {prompt} prompt tokens; nothing was read"
+            self._free(request, "error")
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", RequestError(502, "covered_less_than_reserved", message))
+            return
+        self._row(request, "commit", covered_tokens=believed)
+        self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
+        request.move(RequestStatus.RUNNING)
+        self._row(request, "first_token")
+        self._running.append(request)
+        self._leave(request, first_token)
+
+    def _decode(self, batch: list[Request]) -> None:
+        """One pass over the running batch."""
+        works = [work for request in batch if (work := self._work(request)) is not None]
+        batch = [self.requests[work.req] for work in works]
+        if not works:
+            return
+        check = self.checks.mode(PAGE_TAG) is not CheckMode.OFF
+        since, start = self.recorder.seq, self.parts.clock.now_us()
+        results = self.parts.executor.decode(works, check_tags=check, step=self.runs.next_step())
+        self.runs.note("decode", tuple(work.req for work in works), since, start, self.parts.clock.now_us())
+        for request, result in zip(batch, results, strict=True):
+            if result.mismatches and self._refuse(request, result):
+                continue
+            self._checked[request.req] = self._checked.get(request.req, 0) + (len(request.pages) if check else 0)
+            self._leave(request, result.token)
+
+    def _work(self, request: Request) -> DecodeWork | None:
+        """The next pass of a request, its table grown where the token needs a new page."""
+        position = request.prompt_tokens + len(request.output) - 1
+        index = position // self.pool.page_tokens
+        if index >= len(request.pages):
+            self.runs.close()
+            self._note_full_page(request, index)
+            try:
+                page, tag = self.pool.append(request.req, index)
+            except MemoryError as error:
+                self._stop(request, "abort", RequestError(503, "out_of_pages", f"{error}; retry later"))
+                return None
+            request.pages, request.tags = (
+                np.append(request.pages, np.int32(page)),
+                np.append(request.tags, np.int64(tag)),
+            )
+        return DecodeWork(request.req, request.stamp, request.output[-1], position, request.pages, request.tags)
+
+    def _note_full_page(self, request: Request, index: int) -> None:
+        """A page that was appended and is now full gets its write row."""
+        if index - 1 >= self.pool.pages_for(request.prompt_tokens):
+            tag = int(request.tags[index - 1])
+            self.recorder.pages(
+                "write", self.pool.name, request.req, tag, request.pages[index - 1 : index], pos=index - 1,
+                tokens=self.pool.page_tokens, since_seq=tag & (1 << 38) - 1,
+            )  # fmt: skip
+
+    def _refuse(self, request: Request, result: PassResult) -> bool:
+        """A pass found pages that are not the request's; True where the request ends for it."""
+        self.runs.close()
+        worst = result.mismatches[0]
+        enforced = self.checks.failed(
+            PAGE_TAG, request.req, expected=worst.expected, found=worst.found, pool=self.pool.name, page=worst.page,
+            step=self.runs.steps, n=len(result.mismatches),
+        )  # fmt: skip
+        if enforced:
+            words = f"{len(result.mismatches)} pages of this request hold content that is not its own; nothing of it was used"
+            self._stop(request, "abort", RequestError(500, "page_tag_mismatch", words))
+        return enforced
+
+    def _leave(self, request: Request, token: int) -> None:
+        """A token leaves for the client; the last one ends the request."""
+        request.output.append(token)
+        request.last_token_us = self.parts.clock.now_us()
+        self.parts.emit(request.given.rid, TokenLeft(token))
+        if len(request.output) >= request.given.max_tokens:
+            self._stop(request, "finish", None)
+
+    def _stop(self, request: Request, op: str, error: RequestError | None) -> None:
+        """End a running request."""
+        self.runs.close()
+        self._running.remove(request)
+        cause = "finish" if error is None else "abort" if error.code == "aborted" else "error"
+        self.checks.passed(PAGE_TAG, request.req, self._checked.pop(request.req, 0))
+        for tag, pages in self._by_tag(request):
+            self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)
+        self._free(request, cause)
+        request.move(RequestStatus.FINISHED if error is None else RequestStatus.ABORTED)
+        self.end(request, op, error)
+
+    def _free(self, request: Request, cause: str) -> None:
+        # In reverse, so that the free stack gives the pages back in table order.
+        for tag, pages in reversed(self._by_tag(request)):
+            self.pool.free(request.req, tag, pages, cause)
+
+    def _by_tag(self, request: Request) -> list[tuple[int, np.ndarray]]:
+        """The block table as runs of one tag each."""
+        cuts = np.flatnonzero(np.diff(request.tags)) + 1
+        return [
+            (int(tags[0]), pages)
+            for tags, pages in zip(np.split(request.tags, cuts), np.split(request.pages, cuts), strict=True)
+            if len(pages)
+        ]
+
+    def _abort_transfer(self, request: Request, error: RequestError) -> None:
+        """The mover may still write: tell it, and hold the pages until it has drained (fault late-write: free at once)."""
+        xfer, receiver = next((x, r) for x, (held, r) in self.transfers.items() if held is request)
+        grant, tag, prefill = receiver.grant, receiver.grant.tag, self.parts.names[receiver.prefill_address]
+        self.recorder.record(
+            "transfers", "abort", xfer=xfer, room=grant.room, req=request.req, peer=prefill, status="sent", dst_tag=tag
+        )
+        self.send(prefill, receiver.prefill_address, {"kind": "abort", "xfer": xfer, "room": grant.room, "tag": tag})
+        request.error = error
+        if self.faults.late_write.on:
+            del self.transfers[xfer]
+            self._free(request, "abort")
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", error)
+            return
+        request.move(RequestStatus.HELD)
+        self.pool.hold(request.req, tag, request.pages, "abort")
+
+    def _release(self, request: Request) -> None:
+        """A held request's mover has drained."""
+        self.transfers = {x: pair for x, pair in self.transfers.items() if pair[0] is not request}
+        self._free(request, "drained")
+        request.move(RequestStatus.ABORTED)
+        self.end(request, "abort", request.error)

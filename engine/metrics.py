@@ -1,0 +1,68 @@
+"""Prometheus metrics of one process, read from its live state at each scrape. No tenant or request labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from engine.role import Role
+
+
+class RoleCollector(Collector):
+    """Pool, limits, load and check failures of a worker."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        parts, counts = self._role.parts, self._role.pool.counts()
+        values = {
+            "kvwitness_pool_pages": ("Pages that requests can have", self._role.pool.usable_pages),
+            "kvwitness_pool_tokens": ("Tokens that the pool can hold", parts.limits.pool_tokens),
+            "kvwitness_page_tokens": ("Tokens per page", self._role.pool.page_tokens),
+            "kvwitness_context_tokens": ("Advertised context", parts.limits.context_tokens),
+            "kvwitness_prompt_limit_tokens": (
+                "Longest prompt that this role can take",
+                parts.limits.prompt_limit_tokens,
+            ),
+            "kvwitness_running_requests": ("Requests that are not at an end", self._role.running()),
+            "kvwitness_free_pages": ("Free pages", counts["free"]),
+            "kvwitness_held_pages": ("Pages held for a remote writer", counts["held"]),
+            "kvwitness_ledger_broken": (
+                "1 while the ledger cannot be written",
+                int(parts.recorder.problem is not None),
+            ),
+        }
+        for name, (words, value) in values.items():
+            yield GaugeMetricFamily(name, words, value=value)
+        failures = CounterMetricFamily("kvwitness_check_failures", "Failed checks by detector", labels=["detector"])
+        for detector in ("D1", "D2", "D4"):
+            failures.add_metric([detector], parts.checks.failures[detector])
+        yield failures
+
+
+class GatewayCollector(Collector):
+    """Answers of the gateway by HTTP status, and its limits."""
+
+    def __init__(self, answers: Callable[[], dict[int, int]], context_tokens: int, limit: Callable[[], int]) -> None:
+        self._answers, self._context_tokens, self._limit = answers, context_tokens, limit
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        yield GaugeMetricFamily("kvwitness_context_tokens", "Advertised context", value=self._context_tokens)
+        yield GaugeMetricFamily("kvwitness_prompt_limit_tokens", "Longest prompt that is let in", value=self._limit())
+        answers = CounterMetricFamily("kvwitness_answers", "Answers by HTTP status", labels=["status"])
+        for status, count in sorted(self._answers().items()):
+            answers.add_metric([str(status)], count)
+        yield answers
+
+
+def render(collector: Collector) -> bytes:
+    """The exposition text of one collector."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry)

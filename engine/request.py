@@ -1,0 +1,100 @@
+"""Requests as a worker keeps them, and the states they pass through.
+
+Invariant: a request moves only along `TRANSITIONS`; `REJECTED` is a terminal state of its own, never an abort or a
+finish in disguise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from http import HTTPStatus
+
+import numpy as np
+
+
+class RequestStatus(Enum):
+    """Where a request is on one worker."""
+
+    RECEIVED = auto()
+    WAITING = auto()  # admitted; waits for pages (decode) or for its grant (prefill)
+    TRANSFERRING = auto()  # decode: pages granted; prefill: computed, writes outstanding
+    RUNNING = auto()
+    HELD = auto()  # ended, but its pages wait for a remote writer to drain
+    FINISHED = auto()
+    ABORTED = auto()
+    REJECTED = auto()
+
+
+_S = RequestStatus
+TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
+    _S.RECEIVED: frozenset({_S.WAITING, _S.REJECTED, _S.ABORTED}),
+    _S.WAITING: frozenset({_S.RUNNING, _S.TRANSFERRING, _S.REJECTED, _S.ABORTED}),
+    _S.TRANSFERRING: frozenset({_S.RUNNING, _S.HELD, _S.FINISHED, _S.ABORTED, _S.REJECTED}),
+    _S.RUNNING: frozenset({_S.TRANSFERRING, _S.FINISHED, _S.ABORTED}),
+    _S.HELD: frozenset({_S.ABORTED}),
+    _S.FINISHED: frozenset(),
+    _S.ABORTED: frozenset(),
+    _S.REJECTED: frozenset(),
+}
+
+
+class IllegalTransition(Exception):
+    """A state change that `TRANSITIONS` does not know: a fault of the control plane itself."""
+
+
+@dataclass(frozen=True)
+class RequestError:
+    """A typed error as the client sees it."""
+
+    status: int
+    code: str
+    message: str
+
+    @property
+    def type(self) -> str:
+        """OpenAI's error type."""
+        return "invalid_request_error" if self.status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+
+    def body(self) -> dict[str, dict[str, str]]:
+        """OpenAI's error body."""
+        return {"error": {"message": self.message, "type": self.type, "code": self.code}}
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """What the door hands to a worker."""
+
+    rid: str
+    tenant: str
+    room: int
+    tokens: tuple[int, ...]
+    max_tokens: int
+    bootstrap: str = ""  # prefill's wire address
+    purpose: str = "customer"
+
+
+@dataclass
+class Request:
+    """One request on one worker. `pages` int32 and `tags` int64 are its block table."""
+
+    req: int
+    given: GenerateRequest
+    stamp: int
+    status: RequestStatus = RequestStatus.RECEIVED
+    pages: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    tags: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    output: list[int] = field(default_factory=list)
+    last_token_us: int | None = None
+    error: RequestError | None = None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt in tokens."""
+        return len(self.given.tokens)
+
+    def move(self, status: RequestStatus) -> None:
+        """Change state. Raises IllegalTransition."""
+        if status not in TRANSITIONS[self.status]:
+            raise IllegalTransition(f"{self.given.rid}: {self.status.name} -> {status.name}")
+        self.status = status

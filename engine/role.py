@@ -1,0 +1,212 @@
+"""What prefill and decode have in common: intake, messages, heartbeats, gauges and ends of requests.
+
+Invariant: the control plane is synchronous. Time, model, bytes and messages come from outside; `tick` does what can
+be done now and says whether it did anything. Only `submit` and `abort` may be called from other threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.block_pool import BlockPool
+from engine.clock import Clock
+from engine.defences import Checks, Limits
+from engine.executor import Executor
+from engine.faults import Faults
+from engine.kv_cache import KVCachePool
+from engine.ledger.recorder import Recorder
+from engine.request import GenerateRequest, Request, RequestError, RequestStatus
+from engine.step_runs import StepRuns
+from engine.truth import TruthLog, stamp_of
+from engine.wire import Message, Peers, Wire
+
+log = logging.getLogger(__name__)
+
+BEAT_BUSY_US, BEAT_IDLE_US, GAUGE_US = 50_000, 1_000_000, 1_000_000
+ADMITTED = "200"
+
+
+@dataclass(frozen=True)
+class TokenLeft:
+    """One token for the client."""
+
+    token: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A request is over on this worker; `error` is None where it went well."""
+
+    error: RequestError | None
+    output_tokens: int
+
+
+Event = TokenLeft | Ended
+Emit = Callable[[str, Event], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a role is made of; everything that differs between real and virtual time comes in here."""
+
+    worker: str
+    recorder: Recorder
+    clock: Clock
+    wire: Wire
+    executor: Executor
+    pool: BlockPool
+    memory: KVCachePool
+    checks: Checks
+    limits: Limits
+    faults: Faults
+    truth: TruthLog
+    emit: Emit
+    names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
+
+
+class Role(ABC):
+    """One worker's control plane."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.recorder, self.pool, self.checks, self.faults = parts.recorder, parts.pool, parts.checks, parts.faults
+        self.requests: dict[int, Request] = {}
+        self.runs = StepRuns(parts.recorder)
+        self.peers = Peers(
+            parts.worker, parts.recorder.epoch, parts.wire.address, lambda: parts.recorder.seq, parts.clock.now_us
+        )
+        self._by_rid: dict[str, Request] = {}
+        self._next_req = 1
+        self._commands: deque[Callable[[], None]] = deque()
+        self._gauged = 0
+
+    def submit(self, given: GenerateRequest) -> None:
+        """Hand in a request; its events come through `emit`. Thread-safe."""
+        self._commands.append(lambda: self._receive(given))
+
+    def abort(self, rid: str, reason: str = "aborted by the client") -> None:
+        """Give up a request. Thread-safe; unknown rids are ignored."""
+        self._commands.append(lambda: self._abort_rid(rid, reason))
+
+    def tick(self) -> bool:
+        """One round: commands, messages, the role's own work. True where something was done."""
+        messages = self.parts.wire.receive()
+        busy = bool(messages or self._commands)
+        if busy:
+            self.runs.close()
+        while self._commands:
+            self._commands.popleft()()
+        for message in messages:
+            self._hear(message)
+        busy = self.work() or busy
+        self._keep_time()
+        return busy
+
+    @abstractmethod
+    def work(self) -> bool:
+        """Do what this role can do now; True where something was done."""
+
+    @abstractmethod
+    def handle(self, message: Message) -> None:
+        """Act on a peer's message."""
+
+    @abstractmethod
+    def admit(self, request: Request) -> None:
+        """A request was received: admit, reject or queue it."""
+
+    @abstractmethod
+    def give_up(self, request: Request, error: RequestError) -> None:
+        """Abort a request in whatever state it is."""
+
+    def request_of(self, rid: str) -> Request | None:
+        """The live request of a rid."""
+        return self._by_rid.get(rid)
+
+    def running(self) -> int:
+        """Requests that are not at an end."""
+        return len(self._by_rid)
+
+    def send(self, peer: str | None, address: str, message: Message) -> None:
+        """Send with this worker's stamps."""
+        self.parts.wire.send(address, self.peers.stamp(peer, message))
+
+    def reject(self, request: Request, error: RequestError) -> None:
+        """End a request that was never admitted."""
+        request.move(RequestStatus.REJECTED)
+        request.error = error
+        self._row(request, "reject", status=str(error.status), reason=error.code, output_tokens=0)
+        self._close(request)
+
+    def end(self, request: Request, op: str, error: RequestError | None) -> None:
+        """The last row of a request that was admitted: `finish` or `abort`."""
+        request.error = error
+        self._row(
+            request, op, status=str(error.status) if error else ADMITTED, reason=error.code if error else None,
+            output_tokens=len(request.output), last_token=request.last_token_us,
+            page_rows=self.recorder.page_rows(request.req),
+        )  # fmt: skip
+        self._close(request)
+
+    def _row(self, request: Request, op: str, **columns: object) -> None:
+        self.recorder.record("requests", op, req=request.req, **columns)
+
+    def _close(self, request: Request) -> None:
+        self.requests.pop(request.req, None)
+        if self._by_rid.get(request.given.rid) is request:
+            del self._by_rid[request.given.rid]
+        self.parts.truth.finish(request.given.rid, len(request.output), request.last_token_us)
+        self.parts.emit(request.given.rid, Ended(request.error, len(request.output)))
+
+    def _receive(self, given: GenerateRequest) -> None:
+        if given.rid in self._by_rid:
+            error = RequestError(409, "request_id_in_use", f"request id {given.rid} is in use; send a new x-request-id")
+            self.parts.emit(given.rid, Ended(error, 0))
+            return
+        request = Request(self._next_req, given, stamp_of(given.rid))
+        self._next_req += 1
+        self.requests[request.req] = self._by_rid[given.rid] = request
+        self.parts.truth.stamp(request.stamp, given.rid)
+        self._row(
+            request, "receive", rid=given.rid, attempt=1, choice=0, room=given.room, tenant=given.tenant,
+            purpose=given.purpose, weights="induction-llama", kv_format="float32", prompt_tokens=request.prompt_tokens,
+            limit_tokens=self.parts.limits.prompt_limit_tokens,
+        )  # fmt: skip
+        self.admit(request)
+
+    def _abort_rid(self, rid: str, reason: str) -> None:
+        request = self._by_rid.get(rid)
+        if request is not None and request.status is not RequestStatus.HELD:
+            self.give_up(request, RequestError(499, "aborted", reason))
+
+    def _hear(self, message: Message) -> None:
+        beat = self.peers.hear(message)
+        view = self.peers.known[beat.peer]
+        now = self.parts.clock.now_us()
+        if now - view.beat_t >= BEAT_BUSY_US:
+            view.beat_t = now
+            self.recorder.heartbeat(beat.peer, beat.epoch, beat.seq, beat.offset_us, beat.error_us)
+        if message["kind"] != "beat":
+            self.handle(message)
+
+    def _keep_time(self) -> None:
+        """Heartbeats to peers and the gauge row."""
+        now = self.parts.clock.now_us()
+        interval = BEAT_BUSY_US if self._by_rid else BEAT_IDLE_US
+        for name, view in self.peers.known.items():
+            if now - view.told_t >= interval:
+                self.send(name, view.address, {"kind": "beat"})
+        if now - self._gauged >= GAUGE_US:
+            self._gauged = now
+            self.runs.close()
+            counts = self.pool.counts()
+            states = [request.status for request in self.requests.values()]
+            self.recorder.record(
+                "gauges", "sample", pool=self.pool.name, free=counts["free"], used=counts["used"], held=counts["held"],
+                quarantined=counts["quarantined"], cached=0, shared=0,
+                in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
+                running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
+            )  # fmt: skip

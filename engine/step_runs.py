@@ -1,0 +1,60 @@
+"""Forward passes as run-length rows: one `steps` row per run of passes with an unchanged batch.
+
+Invariant: a run is closed before its worker records any other row, so its row covers (since_seq, seq] with nothing
+in between; nothing about a pass is interpolated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.ledger.recorder import Recorder
+
+MAX_RUN_US = 1_000_000
+
+
+@dataclass
+class _Run:
+    op: str
+    since_seq: int
+    step: int
+    t: int
+    t_end: int
+    end: int
+    batch: tuple[int, ...]
+    n: int = 1
+
+
+class StepRuns:
+    """Counts passes of one worker epoch from 1 and writes their runs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._run: _Run | None = None
+        self.steps = 0
+
+    def next_step(self) -> int:
+        """The number of the pass that is about to begin."""
+        return self.steps + 1
+
+    def note(self, op: str, batch: tuple[int, ...], since_seq: int, start_us: int, end_us: int) -> None:
+        """A pass over `batch` (req ordinals) has ended; `since_seq` was the last seq taken when it began."""
+        self.steps += 1
+        run = self._run
+        goes_on = run is not None and run.op == op and run.batch == batch and run.since_seq == since_seq
+        if run is not None and goes_on and start_us - run.t < MAX_RUN_US:
+            run.n, run.t_end, run.end = run.n + 1, start_us, end_us
+            return
+        self.close()
+        self._run = _Run(
+            op, self._recorder.seq if run is not None else since_seq, self.steps, start_us, start_us, end_us, batch
+        )
+
+    def close(self) -> None:
+        """Write the open run, if there is one."""
+        if self._run is not None:
+            run, self._run = self._run, None
+            self._recorder.record(
+                "steps", run.op, since_seq=run.since_seq, step=run.step, n=run.n, t_end=run.t_end, batch=len(run.batch),
+                tokens=len(run.batch) * run.n, micros=run.end - run.t,
+            )  # fmt: skip

@@ -1,0 +1,84 @@
+"""The handoff of one request's KV: rooms, grants and what each side has said of them.
+
+Invariant: a grant is drained when its mover has said `outstanding` 0 and by nothing else; the pages of an undrained
+grant are never handed to anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+
+from engine.transport import BATCH_PAGES, WriteBatch
+
+
+class KVPoll(Enum):
+    """State of one handoff, as SGLang names them."""
+
+    FAILED = auto()
+    BOOTSTRAPPING = auto()
+    WAITING_FOR_INPUT = auto()
+    TRANSFERRING = auto()
+    SUCCESS = auto()
+
+
+POLL_TRANSITIONS: dict[KVPoll, frozenset[KVPoll]] = {
+    KVPoll.BOOTSTRAPPING: frozenset({KVPoll.WAITING_FOR_INPUT, KVPoll.FAILED}),
+    KVPoll.WAITING_FOR_INPUT: frozenset({KVPoll.TRANSFERRING, KVPoll.FAILED}),
+    KVPoll.TRANSFERRING: frozenset({KVPoll.SUCCESS, KVPoll.FAILED}),
+    KVPoll.SUCCESS: frozenset(),
+    KVPoll.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Decode's permission to write `pages` (int32 [n]) under `tag`; `xfer` names it in every later row and message."""
+
+    xfer: int
+    room: int
+    rid: str
+    tag: int
+    pages: np.ndarray
+    decode: str
+    decode_address: str
+
+
+class KVSender:
+    """Prefill's side of one handoff."""
+
+    def __init__(self, grant: Grant) -> None:
+        self.grant = grant
+        self.poll = KVPoll.BOOTSTRAPPING
+        self.aborted = False
+        self.told_outstanding: int | None = None
+
+    def move(self, poll: KVPoll) -> None:
+        """Change state. Raises ValueError where `POLL_TRANSITIONS` does not know the change."""
+        if poll not in POLL_TRANSITIONS[self.poll]:
+            raise ValueError(f"room {self.grant.room}: {self.poll.name} -> {poll.name}")
+        self.poll = poll
+
+    def batches(self, pages: np.ndarray, tokens: int, page_tokens: int) -> list[WriteBatch]:
+        """Bounded batches that carry `tokens` tokens in `pages` to the first pages of the grant."""
+        grant = self.grant
+        valid = np.minimum(tokens - np.arange(len(pages)) * page_tokens, page_tokens).astype(np.int32)
+        starts = range(0, len(pages), BATCH_PAGES)
+        return [
+            WriteBatch(
+                grant.xfer, grant.room, chunk, pages[i : i + BATCH_PAGES], grant.decode, grant.pages[i : i + BATCH_PAGES],
+                grant.tag, valid[i : i + BATCH_PAGES],
+            )
+            for chunk, i in enumerate(starts)
+        ]  # fmt: skip
+
+
+class KVReceiver:
+    """Decode's side of one handoff."""
+
+    def __init__(self, grant: Grant, prefill_address: str) -> None:
+        self.grant, self.prefill_address = grant, prefill_address
+        self.poll = KVPoll.WAITING_FOR_INPUT
+        self.drained = False
