@@ -1,0 +1,193 @@
+"""Random small evidence: two workers, few pages, every kind of event, sound in what seq and edges say.
+
+The seqs of both workers are read off one common counter, so an order that holds by construction holds everywhere:
+a landing lies in (lo, hi] round its mover's (post, done], writes of one stream are in launch order. Clocks are noise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+from evidence_builder import DECODE, PREFILL, EvidenceBuilder
+
+from forensics.evidence import INF, Evidence
+
+LAST = 60
+RIDS = ["ann", "bob", "cid", "dan"]
+
+
+class RandomEvidence:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.built = EvidenceBuilder()
+        self.cells: list[int] = []
+        self.lives: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)  # cell: (tag, rq, reserve, end)
+        self.shared: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
+        self.rqs: dict[tuple[str, int], list[int]] = defaultdict(list)
+
+    def chance(self, p: float) -> bool:
+        return self.random.random() < p
+
+    def evidence(self) -> Evidence:
+        self._requests()
+        for at in (PREFILL, DECODE):
+            for page in range(self.random.randint(1, 3)):
+                self._page(at, page)
+        for cell in self.cells:
+            self._events(cell)
+        self._shares()
+        for rqs in self.rqs.values():
+            for rq in rqs:
+                self._runs(rq)
+        for _ in range(self.random.randint(4, 14)):
+            self._read()
+        return self.built.build()
+
+    def _requests(self) -> None:
+        for rid in RIDS[: self.random.randint(2, 4)]:
+            for at in (PREFILL, DECODE):
+                ended = self.chance(0.8)
+                self.rqs[at].append(
+                    self.built.request(
+                        None if self.chance(0.04) else rid,
+                        at,
+                        ended_seq=LAST if ended else None,
+                        last_token=self.random.randint(0, LAST * 10) if ended and self.chance(0.8) else None,
+                        output_tokens=self.random.choice([None, 0, 0, 3]) if ended else None,
+                        rows_complete=not self.chance(0.07),
+                        end_certain=ended or self.chance(0.5),
+                    )
+                )
+
+    def _page(self, at: tuple[str, int], page: int) -> None:
+        cell = self.built.cell(page, at)
+        self.cells.append(cell)
+        begin = self.random.randint(0, 12)
+        while begin < LAST - 5:
+            end = begin + self.random.randint(6, 35)
+            tag, rq = 1000 * (cell + 1) + begin, self.random.choice(self.rqs[at])
+            self.lives[cell].append((tag, rq, begin, end))
+            if not self.chance(0.08):
+                flags = {name: self.chance(p) for name, p in (("granted", 0.5), ("failed", 0.2), ("held", 0.3))}
+                lost = None if self.chance(0.06) else rq
+                self.built.life(tag, cell, lost, begin, INF if end >= LAST else end, **flags)
+            begin = end + self.random.choice([0, 0, 3, 7])
+        if self.chance(0.3):  # a second part of the same page
+            other = self.built.cell(page, at, tok_lo=64, tok_hi=128)
+            self.cells.append(other)
+            self.lives[other] = self.lives[cell]
+
+    def _place_of(self, cell: int) -> tuple[str, int]:
+        row = self.built.rows["cells"][cell]
+        return row["worker"], row["epoch"]
+
+    def _life(self, cell: int) -> tuple[int, int, int, int] | None:
+        return self.random.choice(self.lives[cell]) if self.lives[cell] else None
+
+    def _window(self, begin: int, end: int, loose: float = 0.3) -> tuple[int, int]:
+        """(lo, hi] inside [begin, end], sometimes wider, sometimes without a bound."""
+        hi = self.random.randint(begin + 1, max(end, begin + 1))
+        lo = max(hi - self.random.choice([1, 1, 2, 5]), 0)
+        if self.chance(loose):
+            lo = max(lo - self.random.randint(0, 12), -1)
+            hi = self.random.choice([hi + self.random.randint(0, 12), INF if self.chance(0.2) else hi])
+        return lo, hi
+
+    def _times(self, lo: int, hi: int) -> dict[str, int | None]:
+        if self.chance(0.3):
+            return {}
+        noise = self.random.choice([0, 3, 100])
+        t_lo = max(lo, 0) * 10 + self.random.randint(-noise, noise)
+        width = 10 * min(hi - max(lo, 0), 3)
+        t_hi = max(t_lo, t_lo + width + self.random.randint(-noise, noise))
+        return {"t_lo": t_lo if self.chance(0.9) else None, "t_hi": t_hi if self.chance(0.9) else None}
+
+    def _events(self, cell: int) -> None:
+        for life in (*self.lives[cell], *(self._life(cell) for _ in range(self.random.randint(0, 5)))):
+            if life is None or self.chance(0.1):
+                continue
+            tag, rq, reserve, end = life
+            if self.chance(0.15):
+                rq = self.random.choice(self.rqs[self._place_of(cell)])
+            if self.chance(0.1):
+                tag += self.random.choice([1, 7])
+            self._one_event(cell, tag, rq, self._window(reserve, min(end, LAST)))
+
+    def _one_event(self, cell: int, tag: int, rq: int, window: tuple[int, int]) -> None:
+        lo, hi = window
+        kind = self.random.choices(["write", "landing", "ghost", "scrub", "growth"], [4, 5, 0.7, 0.4, 0.4])[0]
+        if kind in ("write", "growth"):
+            stream = self.random.choice([None, None, 100, 101])
+            self.built.write(cell, rq, tag, hi, lo, kind=kind, stream=stream, **self._times(lo, hi))
+        elif kind == "landing":
+            self._landing(cell, tag, lo, hi)
+        elif kind == "ghost":
+            self.built.ghost(cell, lo, hi, self.random.choice(["rows lost", "missing mover"]))
+        else:
+            self.built.event(cell, "scrub", lo, hi, **self._times(lo, hi))
+
+    def _landing(self, cell: int, tag: int, lo: int, hi: int) -> None:
+        post = max(lo, 0) + (self.random.randint(0, 2) if hi - lo > 4 else 0)
+        done = min(hi, post + self.random.randint(1, 4)) if hi - post > 1 else post + 1
+        far = [c for c in self.cells if self.chance(0.1) or self._place_of(c) != self._place_of(cell)]
+        src = None if self.chance(0.05) or not far else self.random.choice(far)
+        life = self._life(src) if src is not None else None
+        columns = {"mover": self.random.choice([None, 0, 0, 1]), "post_seq": post, "done_seq": done}
+        src_lo, src_hi = (post, done) if self.chance(0.7) else self._window(post, done)
+        if life is not None and self.chance(0.7):  # read late in a life, of the same rid where there is one
+            owner = next((own[1] for own in self.lives[cell] if own[0] == tag), None)
+            rid = self.built.rows["requests"][owner]["rid"] if owner is not None else None
+            alike = [other for other in self.lives[src] if self.built.rows["requests"][other[1]]["rid"] == rid]
+            life = self.random.choice(alike) if alike and self.chance(0.8) else life
+            src_lo = max(life[2], life[3] - 2)
+            src_hi = src_lo + self.random.choice([1, 3])
+        self.built.landing(
+            cell, tag, lo, hi, src, life[0] if life else 0, (src_lo, src_hi), **columns, **self._times(lo, hi)
+        )  # fmt: skip
+
+    def _shares(self) -> None:
+        taken = set()
+        for cell in (c for c in self.cells for _ in range(3)):
+            life = self._life(cell)
+            if life is None or self.chance(0.3):
+                continue
+            rq = self.random.choice(self.rqs[self._place_of(cell)])
+            owner = self.built.rows["requests"][rq]["owner"]
+            if (owner, life[0]) not in taken and owner != -1:
+                taken.add((owner, life[0]))
+                identity = self.random.choice(["same", "same", "tenant", "meaning", "both"])
+                self.built.share(rq, cell, life[0], self.random.randint(life[2], life[3]), identity)
+                self.shared[cell, rq].append(life)
+
+    def _runs(self, rq: int) -> None:
+        seq, step = self.random.randint(0, 20), 1
+        role = self.built.rows["requests"][rq]["role"]
+        for _ in range(self.random.randint(1, 4)):
+            since = seq + self.random.choice([0, 0, 2, 6])
+            seq, n = since + self.random.choice([1, 2, 5]), self.random.choice([1, 1, 3])
+            columns = {"step": step, "n": n, "t": since * 10 + 5, "t_end": seq * 10 - 3, "end_t": seq * 10}
+            self.built.runs(rq, (since, seq), kind=role, **columns)
+            step += n
+
+    def _read(self) -> None:
+        cell = self.random.choice(self.cells)
+        rq = self.random.choice(self.rqs[self._place_of(cell)])
+        own = [life for life in self.lives[cell] if life[1] == rq]
+        wanted = own or self.shared[cell, rq]
+        life = self.random.choice(wanted) if wanted and self.chance(0.8) else self._life(cell)
+        last = max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
+        if life is None or life[2] >= last:
+            return
+        s0 = self.random.randint(life[2], min(life[3], last - 1)) if self.chance(0.8) else self.random.randint(0, last - 1)
+        columns: dict[str, int] = {}
+        if self.chance(0.2):
+            columns["growth"] = self.built.write(cell, rq, life[0], self.random.choice([last, s0 + 1]), s0, kind="growth")
+        if self.chance(0.1):
+            columns["s1_max"] = last + self.random.choice([2, 9])
+        self.built.read(cell, rq, life[0], s0, **columns)
+
+
+def random_evidence(seed: int) -> Evidence:
+    """Evidence of one seed."""
+    return RandomEvidence(seed).evidence()
