@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def open_recorder(config: ProcessConfig, clock: RealClock) -> Recorder:
 
 def serve_app(app: FastAPI, port: int) -> None:
     """Run uvicorn on loopback until SIGTERM or SIGINT."""
+    # uvicorn raises the signal again once it has shut down; the ledger is still to be closed then.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     uvicorn.run(
         app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
     )  # fmt: skip

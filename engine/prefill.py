@@ -38,7 +38,7 @@ class _Computing:
     done: int = 0
     first_token: int | None = None
     failed: str | None = None
-    landed: int = 0
+    outstanding: int = 0  # batches submitted and neither landed, failed nor cancelled
 
 
 @dataclass
@@ -64,7 +64,7 @@ class PrefillEngine(Role):
         self._waiting: deque[_Computing] = deque()
         self._computing: dict[int, _Computing] = {}  # xfer -> what is computed or written
         self._connected: dict[str, str] = {}
-        self._landed: deque[tuple[int, int, str | None]] = deque()  # from the writer thread: xfer, bytes, error
+        self._landed: deque[tuple[int, str | None]] = deque()  # from the writer thread: xfer, error
 
     def admit(self, request: Request) -> None:
         """See `Role`. An over-pool prompt is refused here, or (fault short-handoff) swapped for a placeholder."""
@@ -214,7 +214,9 @@ class PrefillEngine(Role):
             return
         if self.faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
-        for batch in sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens):
+        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens)
+        item.outstanding = len(batches)
+        for batch in batches:
             self.transport.submit(batch, self._callbacks(item, batch))
 
     def _callbacks(self, item: _Computing, batch: WriteBatch) -> Callbacks:
@@ -230,22 +232,22 @@ class PrefillEngine(Role):
 
         def done(count: int) -> None:
             self.recorder.record("transfers", "done", **columns, **lists, bytes=count)
-            self._landed.append((batch.xfer, count, None))
+            self._landed.append((batch.xfer, None))
 
         def failed(message: str) -> None:
             self.recorder.record("transfers", "fail", **columns, **lists, status=message)
-            self._landed.append((batch.xfer, 0, message))
+            self._landed.append((batch.xfer, message))
 
         return Callbacks(post, done, failed)
 
     def _take_landed(self) -> bool:
         busy = bool(self._landed)
         while self._landed:
-            xfer, count, error = self._landed.popleft()
+            xfer, error = self._landed.popleft()
             item = self._computing[xfer]
-            item.landed += count
+            item.outstanding -= 1
             item.failed = item.failed or error
-            if self.transport.outstanding(xfer) == 0:
+            if item.outstanding == 0:
                 self._drained(item)
         return busy
 
@@ -305,11 +307,10 @@ class PrefillEngine(Role):
             self.end(item.request, "abort", RequestError(499, "aborted", "aborted by decode"))
         elif item.request.status is RequestStatus.TRANSFERRING:
             if not self.faults.late_write.on:
-                self.transport.cancel(xfer)
-            outstanding = self.transport.outstanding(xfer)
-            if outstanding:
-                self._ack(item.sender, outstanding, "aborted", item)
-            elif not any(landed[0] == xfer for landed in self._landed):
+                item.outstanding -= self.transport.cancel(xfer)
+            if item.outstanding:
+                self._ack(item.sender, item.outstanding, "aborted", item)
+            else:
                 self._drained(item)
 
     def _abort_before_start(self, xfer: int, room: int, message: Message) -> None:

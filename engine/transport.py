@@ -10,7 +10,7 @@ Invariant: nothing retracts a batch that was posted; `cancel` drops only batches
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -54,9 +54,6 @@ class Transport(Protocol):
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """Queue a batch."""
 
-    def outstanding(self, xfer: int) -> int:
-        """Batches of a transfer that were submitted and are neither done, failed nor cancelled."""
-
     def cancel(self, xfer: int) -> int:
         """Drop the batches of a transfer that are not yet posted; returns how many."""
 
@@ -77,7 +74,6 @@ class SharedMemoryTransport:
         self._pool = pool
         self._peers: dict[str, KVCachePool] = {}
         self._queue: deque[tuple[WriteBatch, Callbacks]] = deque()
-        self._outstanding: Counter[int] = Counter()
         self._gated: set[int] = set()
         self._changed = threading.Condition()
         self._stopping = False
@@ -93,14 +89,8 @@ class SharedMemoryTransport:
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """See `Transport`."""
         with self._changed:
-            self._outstanding[batch.xfer] += 1
             self._queue.append((batch, callbacks))
             self._changed.notify()
-
-    def outstanding(self, xfer: int) -> int:
-        """See `Transport`."""
-        with self._changed:
-            return self._outstanding[xfer]
 
     def cancel(self, xfer: int) -> int:
         """See `Transport`."""
@@ -108,7 +98,6 @@ class SharedMemoryTransport:
             kept = [item for item in self._queue if item[0].xfer != xfer]
             dropped = len(self._queue) - len(kept)
             self._queue = deque(kept)
-            self._outstanding[xfer] -= dropped
             return dropped
 
     def gate(self, xfer: int) -> None:
@@ -147,15 +136,9 @@ class SharedMemoryTransport:
                 callbacks.post()
                 self._copy(batch)
             except (KeyError, IndexError, ValueError) as error:
-                self._finish(batch, lambda message=f"{type(error).__name__}: {error}": callbacks.failed(message))
+                callbacks.failed(f"{type(error).__name__}: {error}")
             else:
-                written = len(batch.dst_pages) * self._pool.geometry.page_bytes
-                self._finish(batch, lambda count=written: callbacks.done(count))
-
-    def _finish(self, batch: WriteBatch, tell: Callable[[], None]) -> None:
-        with self._changed:
-            self._outstanding[batch.xfer] -= 1
-        tell()
+                callbacks.done(len(batch.dst_pages) * self._pool.geometry.page_bytes)
 
     def _copy(self, batch: WriteBatch) -> None:
         target = self._peers[batch.dst]

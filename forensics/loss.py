@@ -81,7 +81,7 @@ class PoolGhost:
 def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: Order) -> list[PoolGhost]:
     """Ghosts of a worker's own lost rows, of lost mover rows under its grants, and of movers that are not there."""
     found: list[PoolGhost] = []
-    lost_transfers = {m.worker for m in missing if m.table == "transfers"}
+    lost_transfers = {m.worker for m in missing if m.table == "transfers" and workers[m.worker].role != "gateway"}
     for m in missing:
         if m.table == "pages":
             found.append(PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason))
@@ -89,7 +89,7 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
             found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
     mover_gaps: dict[str, list[Missing]] = defaultdict(list)
     for m in missing:
-        if m.table == "transfers":
+        if m.table == "transfers" and workers[m.worker].role != "gateway":
             mover_gaps[m.worker[0]].append(m)
     present = {key[0] for key, worker in workers.items() if worker.seqs}
     for key, worker in workers.items():
