@@ -1,0 +1,102 @@
+"""Results as text: table, Markdown, CSV, JSON, JSON lines, Parquet.
+
+Invariant: data formats hold every column and row of the result; the table may shorten, and says where it does.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from forensics.rows import Row
+
+FORMATS = ("table", "csv", "json", "jsonl", "parquet", "md")
+
+
+def write(rows: pa.Table, fmt: str, out: BinaryIO, *, envelope: dict[str, Any], columns: list[str], tz: ZoneInfo) -> None:
+    """Write `rows` to `out`. `envelope` surrounds JSON; `columns` are those a table shows; `tz` is for its times."""
+    if fmt == "parquet":
+        meta = {"kvwitness": json.dumps(envelope, default=str)}
+        pq.write_table(rows.replace_schema_metadata(meta), out, write_page_checksum=True)
+        return
+    if fmt in ("json", "jsonl"):
+        plain = [_jsonable(row) for row in rows.to_pylist()]
+        if fmt == "json":
+            text = json.dumps({**envelope, "rows": plain}, indent=2) + "\n"
+        else:
+            text = "".join(json.dumps(row) + "\n" for row in plain)
+    elif fmt == "csv":
+        text = _csv(rows)
+    elif fmt == "md":
+        text = _markdown(rows, columns, tz)
+    else:
+        text = _table(rows, columns, tz)
+    out.write(text.encode())
+    out.flush()
+
+
+def _jsonable(row: Row) -> Row:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _csv(rows: pa.Table) -> str:
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(rows.column_names)
+    for row in rows.to_pylist():
+        writer.writerow([_cell(value) for value in _jsonable(row).values()])
+    return sink.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else value
+
+
+def _shown(value: object, tz: ZoneInfo) -> str:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC).astimezone(tz).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if isinstance(value, list):
+        return _ranges(value) if all(isinstance(item, int) for item in value) else ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Page numbers as ranges: 3-7, 9."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(str(n) for n in part) for part in parts)
+
+
+def _table(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name.upper().replace("_", " "), overflow="fold")
+    for row in rows.select(columns).to_pylist():
+        table.add_row(*(_shown(value, tz) for value in row.values()))
+    sink = io.StringIO()
+    # Wide enough for every column when it goes to a file or a pipe, where nobody can widen a terminal.
+    console = Console()
+    Console(file=sink, width=console.width if console.is_terminal else 200, highlight=False).print(table)
+    return sink.getvalue()
+
+
+def _markdown(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows.select(columns).to_pylist():
+        lines.append("| " + " | ".join(_shown(v, tz).replace("|", "\\|") for v in row.values()) + " |")
+    return "\n".join(lines) + "\n"
