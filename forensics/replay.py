@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from forensics.evidence import Evidence
 from forensics.replay_class import Classifier
-from forensics.replay_derived import derived
+from forensics.replay_derived import derived, may_be_derived
 from forensics.replay_exposed import exposed
 from forensics.replay_facts import Facts
 from forensics.replay_findings import Found, Judge
@@ -30,14 +30,19 @@ def run(evidence: Evidence) -> pa.Table:
     judge = Judge(facts, Classifier(facts))
     timeline = Timeline(facts)
     lost = _of_incomplete_requests(facts)
-    cleared = ordinary_reads(facts, timeline) & ~lost
-    judgements = [judge.judge(x) for x in facts.select_reads(np.flatnonzero(~cleared & ~lost))]
+    cleared = ordinary_reads(facts, timeline)
+    closer = ~cleared.clean & ~lost
+    facts.remember_lives(facts.reads["tag"][closer], facts.page_of_cell[facts.reads["cell"][closer]])
+    judgements = [judge.judge(x) for x in facts.select_reads(np.flatnonzero(closer))]
     found = [finding for judgement in judgements for finding in judgement.found]
+    suspect = may_be_derived(facts, cleared, found) & ~lost
+    judgements += [judge.judge(x) for x in facts.select_reads(np.flatnonzero(suspect))]
     found += derived(facts, judge, judgements, found)
     found += exposed(facts, timeline, judge)
     pages = facts.page_of_cell[facts.reads["cell"]]
     found += _own_rows_lost(facts, lost, pages)
-    return findings_table(facts, found, facts.reads["rq"][cleared], pages[cleared])
+    clean = cleared.clean & ~lost
+    return findings_table(facts, found, facts.reads["rq"][clean], pages[clean])
 
 
 def _of_incomplete_requests(facts: Facts) -> NDArray[np.bool_]:

@@ -79,7 +79,7 @@ class Classifier:
     def history(self, cell: int) -> History:
         """The events of a cell."""
         if cell not in self._histories:
-            self._histories[cell] = History(self.facts.events_of(cell))
+            self._histories[cell] = History(self.facts, cell)
         return self._histories[cell]
 
     def classify(self, e: Event, reader: Reader, depth: int = 1) -> Content:

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from forensics.replay_class import Classifier
-from forensics.replay_facts import Event, Facts
+from forensics.replay_facts import NONE, Event, Facts
 from forensics.replay_findings import Found, Judge, Judgement
+from forensics.replay_ordinary import Cleared
 from forensics.verdict import Kind, Proof
 
 
@@ -24,6 +28,19 @@ class Taint(NamedTuple):
     mechanism: str
     proof: Proof
     donors: tuple[int, ...]
+
+
+def may_be_derived(facts: Facts, cleared: Cleared, findings: list[Found]) -> NDArray[np.bool_]:
+    """Cleared reads of what a contaminated request, or one contaminated by it in turn, may have written."""
+    owner = facts.reads["owner"]
+    giver = np.where(cleared.borrowed, facts.events["owner"][cleared.root], NONE) if len(owner) else owner
+    contaminated = {facts.requests[found.rq].owner for found in findings if found.kind is Kind.FOREIGN}
+    while True:
+        suspect = np.isin(giver, list(contaminated))
+        more = set(owner[suspect].tolist()) - contaminated
+        if not more:
+            return suspect
+        contaminated |= more
 
 
 def derived(facts: Facts, judge: Judge, judgements: list[Judgement], first_hand: list[Found]) -> list[Found]:

@@ -54,7 +54,7 @@ def _strays(facts: Facts, judge: Judge, x: Read, landings: Ints) -> list[Found]:
     if life is None or life.owner != x.owner:
         return []
     found = []
-    for e in facts.select_events(landings):
+    for e in map(facts.event, landings.tolist()):
         content = judge.classifier.classify(e, Reader(x.owner, x.tag, x.s0))
         if e.tag != x.tag and e.hi <= life.end_seq and content.of is Class.FOREIGN:
             mechanism = judge.mechanism_of_stray(e)

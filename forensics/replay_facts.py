@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +128,7 @@ class Facts:
         self.events = {name: integers(events, name, NULL_OF_EVENT.get(name, NONE)) for name in EVENT_INTS}
         self.kinds, self.kind_names = _coded(events, "kind")
         self._reasons, self._reason_texts = _coded(events, "reason")
+        self._reason_texts.append("")  # stands at NONE
         self.reads = {name: integers(reads, name, NULL_OF_READ.get(name, NONE)) for name in READ_INTS}
         self.events["cell"] = positions(self.cell_ids, self.events["cell"])
         self.events["src_cell"] = positions(self.cell_ids, self.events["src_cell"])
@@ -141,6 +142,7 @@ class Facts:
         )
         self._lives: dict[tuple[int, int], Life | None] = {}
         self._passes: dict[int, Passes] = {}
+        self._made: dict[int, Event] = {}
 
     def _number_pages(self, cells: pa.Table) -> None:
         tables = [cells, self._evidence.tags, self._evidence.shares]
@@ -161,28 +163,37 @@ class Facts:
         columns = [self.reads[name][where].tolist() for name in READ_INTS]
         return [Read(*row) for row in zip(where.tolist(), *columns, strict=True)]
 
-    def select_events(self, where: NDArray[np.int64]) -> list[Event]:
-        """The events at these positions."""
-        columns = {name: self.events[name][where].tolist() for name in EVENT_INTS}
-        columns["event"] = where.tolist()
-        columns["kind"] = [self.kind_names[code] for code in self.kinds[where].tolist()]
-        columns["reason"] = [self._reason_texts[code] if code >= 0 else "" for code in self._reasons[where].tolist()]
-        return [Event(*row) for row in zip(*(columns[name] for name in Event._fields), strict=True)]
+    def event(self, where: int) -> Event:
+        """The event at this position."""
+        if where not in self._made:
+            reason = int(self._reasons[where])
+            columns: dict[str, Any] = {name: column.item(where) for name, column in self.events.items()}
+            kind = self.kind_names[self.kinds.item(where)]
+            self._made[where] = Event(event=where, kind=kind, reason=self._reason_texts[reason], **columns)
+        return self._made[where]
 
-    def events_of(self, cell: int) -> list[Event]:
-        """Every event of a cell."""
-        return self.select_events(self._events_by_cell[self._first_event[cell] : self._first_event[cell + 1]])
+    def events_of(self, cell: int) -> Ints:
+        """Positions of every event of a cell."""
+        return self._events_by_cell[self._first_event[cell] : self._first_event[cell + 1]]
 
     def worker_of(self, page: int) -> tuple[str, int]:
         """(worker, epoch) that a page belongs to."""
         worker, epoch = self._page_place[page]
         return self.workers[worker], epoch
 
-    def is_kind(self, kind: str) -> NDArray[np.bool_]:
-        """Mask of the events of one kind."""
-        if kind not in self.kind_names:
-            return np.zeros(len(self.kinds), bool)
-        return self.kinds == self.kind_names.index(kind)
+    def is_kind(self, *kinds: str) -> NDArray[np.bool_]:
+        """Mask of the events of some kinds."""
+        return np.isin(self.kinds, [code for code, name in enumerate(self.kind_names) if name in kinds])
+
+    @cached_property
+    def is_ghost(self) -> NDArray[np.bool_]:
+        """Mask of the events that only say that something may have happened."""
+        return self.is_kind("ghost")
+
+    @cached_property
+    def is_written(self) -> NDArray[np.bool_]:
+        """Mask of what requests wrote on their own worker."""
+        return self.is_kind("write", "growth")
 
     def passes_of(self, rq: int) -> Passes:
         """The runs that a request took part in."""
@@ -205,11 +216,16 @@ class Facts:
 
     def life(self, tag: int, page: int) -> Life | None:
         """The life of `page` under `tag`; None where no row speaks of one."""
-        key = (tag, page)
-        if key not in self._lives:
-            row = int(self._life_rows(np.array([tag]), np.array([page]))[0])
-            self._lives[key] = None if row < 0 else Life(*(column[row].item() for column in self._life_columns))
-        return self._lives[key]
+        if (tag, page) not in self._lives:
+            self.remember_lives(np.array([tag]), np.array([page]))
+        return self._lives[tag, page]
+
+    def remember_lives(self, tags: Ints, pages: Ints) -> None:
+        """Look up many lives at once, ahead of `life`."""
+        rows = self._life_rows(tags, pages)
+        columns = [column[rows].tolist() if len(column) else [NONE] * len(rows) for column in self._life_columns]
+        for tag, page, row, *life in zip(tags.tolist(), pages.tolist(), rows.tolist(), *columns, strict=True):
+            self._lives[tag, page] = Life(*life) if row >= 0 else None
 
     def owners(self, tags: Ints, pages: Ints) -> Ints:
         """owner(tag) at each page; NONE where it is lost."""

@@ -142,9 +142,7 @@ class Judge:
         end = self.classifier.source_end(e)
         if any(c.of is not Class.ENTITLED and s.lo >= end for s, c in members):
             return "M5"
-        at_source = self.classifier.history(e.src_cell).events
-        is_late = any(s.kind in ("write", "growth") and s.tag == e.src_tag and s.hi > e.src_lo for s in at_source)
-        return "M6" if is_late else "M1"
+        return "M6" if self.classifier.history(e.src_cell).has_written(e.src_tag, e.src_lo) else "M1"
 
     def mechanism_of_stray(self, e: Event) -> str:
         """Of a landing under another tag than the page's present one."""

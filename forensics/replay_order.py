@@ -8,12 +8,12 @@ or the stream's order says never contradicts the order of seq.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
-from itertools import accumulate
 
-from forensics.replay_facts import NONE, Event, Passes, Read
+import numpy as np
+
+from forensics.replay_facts import NONE, Event, Facts, Ints, Passes, Read
 from forensics.verdict import Proof
 
 
@@ -92,12 +92,11 @@ def certain(e: Event, x: Read, possible: list[Event], passes: Passes, mode: Mode
 
 
 class RunningMaximum:
-    """The greatest value among entries whose key is at most a bound."""
+    """The greatest value among entries whose key is at most a bound; `keys` ascending."""
 
-    def __init__(self, entries: Iterable[tuple[int, int]]) -> None:
-        entries = sorted(entries)
-        self._keys = [key for key, _ in entries]
-        self._values = list(accumulate((value for _, value in entries), max))
+    def __init__(self, keys: list[int], values: Ints) -> None:
+        self._keys = keys
+        self._values = np.maximum.accumulate(values).tolist()
 
     def at(self, bound: int) -> int:
         """NONE where no key is at most `bound`."""
@@ -106,62 +105,67 @@ class RunningMaximum:
 
 
 class History:
-    """The events of one cell, ordered once."""
+    """The events of one cell, ordered once. Holds numbers; an `Event` is made only of what a read may have found."""
 
-    def __init__(self, events: list[Event]) -> None:
-        self.events = sorted(events, key=lambda e: (e.hi, e.lo, e.event))
-        self._ghosts = [e for e in self.events if e.kind == "ghost"]
-        self._firm = [e for e in self.events if e.kind != "ghost"]
-        self._by_id = {e.event: e for e in self._firm if e.kind == "growth"}
-        self._hi = [e.hi for e in self._firm]
-        self._least_lo = list(accumulate((e.lo for e in reversed(self._firm)), min))[::-1]
-        self._overwrites = RunningMaximum((e.hi, e.lo) for e in self._firm)
-        posts: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        launches: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for e in self._firm:
-            if e.mover != NONE:
-                posts[e.mover].append((e.hi, e.post_seq))
-            if e.stream != NONE:
-                launches[e.stream].append((e.hi, e.hi))
-        self._posts = {mover: RunningMaximum(entries) for mover, entries in posts.items()}
-        self._launches = {stream: RunningMaximum(entries) for stream, entries in launches.items()}
+    def __init__(self, facts: Facts, cell: int) -> None:
+        self._facts = facts
+        where = facts.events_of(cell)
+        where = where[np.lexsort((facts.events["lo"][where], facts.events["hi"][where]))]
+        is_ghost = facts.is_ghost[where]
+        self._ghosts = where[is_ghost].tolist()
+        self._firm = where[~is_ghost]
+        lo, hi = facts.events["lo"][self._firm], facts.events["hi"][self._firm]
+        self._lo, self._hi = lo.tolist(), hi.tolist()
+        self._least_lo = np.minimum.accumulate(lo[::-1])[::-1].tolist()
+        self._overwrites = RunningMaximum(self._hi, lo)
+        self._posts = self._latest("mover", "post_seq")
+        self._launches = self._latest("stream", "hi")
 
-    def growth(self, x: Read) -> Event | None:
-        """x's own growth event on this cell."""
-        return self._by_id.get(x.growth)
+    def _latest(self, order: str, place: str) -> dict[int, RunningMaximum]:
+        """By mover or stream: how far it had come with what had taken place by some seq."""
+        ids = self._facts.events[order][self._firm]
+        found = {}
+        for one in set(ids[ids != NONE].tolist()):
+            entries = self._firm[ids == one]
+            found[one] = RunningMaximum(self._facts.events["hi"][entries].tolist(), self._facts.events[place][entries])
+        return found
+
+    def has_written(self, tag: int, after: int) -> bool:
+        """A local write under `tag` took place, or may have, after seq `after`."""
+        events = self._facts.events
+        late = self._firm[bisect_right(self._hi, after) :]
+        return bool(np.any(self._facts.is_written[late] & (events["tag"][late] == tag)))
 
     def possible(self, s0: int, s1_max: int, growth: Event | None = None) -> list[Event]:
         """Events that a reader in (s0, s1_max] may find, by seq and edges."""
         overwritten = max(self._overwrites.at(s0), growth.lo if growth else NONE)
-        return [
-            *(e for e in self._span(overwritten, s1_max) if not self._overtaken(e, s0)),
-            *(e for e in self._ghosts if overwritten < e.hi and e.lo < s1_max and not self._overtaken(e, s0)),
-        ]
+        ghosts = (e for e in map(self._facts.event, self._ghosts) if overwritten < e.hi and e.lo < s1_max)
+        return [e for e in (*self._span(overwritten, s1_max), *ghosts) if not self._overtaken(e, s0)]
 
     def _span(self, lo: int, hi: int) -> Iterator[Event]:
         """Firm events that may have taken place in (lo, hi)."""
-        for i in range(bisect_right(self._hi, lo), len(self._firm)):
+        for i in range(bisect_right(self._hi, lo), len(self._hi)):
             if self._least_lo[i] >= hi:
                 return
-            if self._firm[i].lo < hi:
-                yield self._firm[i]
+            if self._lo[i] < hi:
+                yield self._facts.event(int(self._firm[i]))
 
     def _overtaken(self, e: Event, s0: int) -> bool:
         """A later post of e's mover, or a later write of e's stream, has landed by `s0`."""
-        return (e.mover != NONE and e.mover in self._posts and e.done_seq <= self._posts[e.mover].at(s0)) or (
-            e.stream != NONE and e.stream in self._launches and e.hi < self._launches[e.stream].at(s0)
+        return (e.mover in self._posts and e.done_seq <= self._posts[e.mover].at(s0)) or (
+            e.stream in self._launches and e.hi < self._launches[e.stream].at(s0)
         )
 
     def possible_for(self, x: Read, mode: Mode) -> list[Event]:
         """Events that x may find."""
-        found = self.possible(x.s0, x.s1_max, self.growth(x))
+        growth = self._facts.event(x.growth) if x.growth != NONE else None
+        found = self.possible(x.s0, x.s1_max, growth)
         if mode is Mode.E:
             return found
-        return [e for e in found if not gone(e, x, mode) and not self._hidden_by_clock(e, x)]
+        return [e for e in found if not gone(e, x, mode) and not self._hidden_by_clock(e, x, growth)]
 
-    def _hidden_by_clock(self, e: Event, x: Read) -> bool:
+    def _hidden_by_clock(self, e: Event, x: Read, growth: Event | None) -> bool:
         # An f with f.hi <= e.lo is before e, and one with f.lo >= s0 is not pre: clocks overrule neither.
-        own = self.growth(x)
         return any(pre(f, x, Mode.C) and before(e, f, Mode.C) for f in self._span(e.lo, x.s0)) or (
-            own is not None and before(e, own, Mode.C)
+            growth is not None and before(e, growth, Mode.C)
         )

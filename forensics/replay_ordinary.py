@@ -6,6 +6,8 @@ reads (`replay_findings.py`) comes to the same result.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +34,7 @@ class Timeline:
         self._by_hi = np.argsort(hi, kind="stable")
         self._hi, self._lo = hi[self._by_hi], np.sort(lo)
         self._end_of_cell = np.searchsorted(self._hi, self.key(np.arange(self._cells) + 1, np.int64(-1)))
-        firm = ~facts.is_kind("ghost")[self._by_hi]
+        firm = ~facts.is_ghost[self._by_hi]
         self._firm_hi = self._hi[firm]
         self._latest_lo = np.maximum.accumulate(lo[self._by_hi][firm]) if firm.any() else np.empty(0, np.int64)
 
@@ -61,35 +63,56 @@ class Timeline:
         return np.where((count == 1) & ~odd, event, NONE)
 
 
-def ordinary_reads(facts: Facts, timeline: Timeline) -> NDArray[np.bool_]:
-    """Clear every read that found certainly one event, its own or a transfer of its own."""
+Mask = NDArray[np.bool_]
+
+
+class Cleared(NamedTuple):
+    """Per read: cleared here, and if so whose write it found in the end; `borrowed`: another's, by a share."""
+
+    clean: Mask
+    borrowed: Mask
+    root: Ints
+
+
+def ordinary_reads(facts: Facts, timeline: Timeline) -> Cleared:
+    """Clear every read that certainly found one write: its own or shared with it, here or brought by its transfer."""
     reads, events = facts.reads, facts.events
     count = len(reads["cell"])
     if not count or not len(facts.kinds):
-        return np.zeros(count, bool)
+        return Cleared(np.zeros(count, bool), np.zeros(count, bool), np.full(count, NONE, np.int64))
     growth_lo = np.where(reads["growth"] >= 0, events["lo"][reads["growth"]], NONE)
-    event = timeline.sole(reads["cell"], reads["s0"], reads["s1_max"], reads["growth"], growth_lo)
-    owner, tag = events["owner"][event], events["tag"][event]
-    known = (event != NONE) & (reads["owner"] != NONE) & (tag == reads["tag"])
-    written = _is_written(facts)
-    clean = known & written[event] & (owner == reads["owner"])
-    landed = np.flatnonzero(known & facts.is_kind("landing")[event])
-    page = facts.page_of_cell[reads["cell"][landed]]
-    mine = facts.owners(reads["tag"][landed], page) == reads["owner"][landed]
-    clean[landed] = mine & (_landed_owner(facts, timeline, written, event[landed]) == reads["owner"][landed])
-    return clean
+    root = timeline.sole(reads["cell"], reads["s0"], reads["s1_max"], reads["growth"], growth_lo)
+    reader = np.stack([reads["owner"], reads["tag"], reads["s0"]])
+    landed = np.flatnonzero((root != NONE) & facts.is_kind("landing")[root] & (events["tag"][root] == reads["tag"]))
+    mine = facts.owners(reads["tag"][landed], facts.page_of_cell[reads["cell"][landed]]) == reads["owner"][landed]
+    landed = landed[mine]
+    landing = root[landed]
+    root[landed] = _sole_source(facts, timeline, landing)
+    reader[1:, landed] = events["src_tag"][landing], events["src_lo"][landing]
+    own, borrowed = _granted(facts, root, *reader)
+    return Cleared(own | borrowed, borrowed, np.where(own | borrowed, root, NONE))
 
 
-def _is_written(facts: Facts) -> NDArray[np.bool_]:
-    return (facts.is_kind("write") | facts.is_kind("growth")) & (facts.events["owner"] != NONE)
-
-
-def _landed_owner(facts: Facts, timeline: Timeline, written: NDArray[np.bool_], landing: Ints) -> Ints:
-    """Whose content, under its own tag at the source, each landing certainly brought; NONE where not so simple."""
+def _sole_source(facts: Facts, timeline: Timeline, landing: Ints) -> Ints:
     events = facts.events
-    cell = events["src_cell"][landing]
+    cell, lo, hi = (events[name][landing] for name in ("src_cell", "src_lo", "src_hi"))
     none = np.full(len(landing), NONE, np.int64)
-    source = timeline.sole(np.maximum(cell, 0), events["src_lo"][landing], events["src_hi"][landing], none, none)
-    simple = (cell >= 0) & (source != NONE)
-    simple &= written[source] & (events["tag"][source] == events["src_tag"][landing])
-    return np.where(simple, events["owner"][source], NONE)
+    return np.where(cell >= 0, timeline.sole(np.maximum(cell, 0), lo, hi, none, none), NONE)
+
+
+def _granted(facts: Facts, event: Ints, owner: Ints, tag: Ints, s0: Ints) -> tuple[Mask, Mask]:
+    """Which of these events are local writes that the reader (owner, tag, s0) may read: its own; by a share."""
+    events = facts.events
+    writer = events["owner"][event]
+    written = (event != NONE) & (owner != NONE) & facts.is_written[event] & (writer != NONE)
+    written &= events["tag"][event] == tag
+    own = written & (writer == owner)
+    others = np.flatnonzero(written & (writer != owner))
+    page = facts.page_of_cell[events["cell"][event[others]]]
+    lasting = events["hi"][event[others]] <= facts.ends(tag[others], page)
+    lasting &= facts.owners(tag[others], page) == writer[others]
+    shares = zip(*(column[others].tolist() for column in (owner, tag, s0)), page.tolist(), strict=True)
+    same = [facts.identity(o, at, t, since) == "same" for o, t, since, at in shares]
+    borrowed = np.zeros(len(event), bool)
+    borrowed[others] = lasting & np.array(same, bool)
+    return own, borrowed

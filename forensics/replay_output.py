@@ -36,7 +36,7 @@ def findings_table(facts: Facts, found: list[Found], cleared_rq: Ints, cleared_p
             clean.append((one.rq, one.page))
             continue
         groups[_group(facts, one)].append(one)
-    rows = [_row(facts, one[0], [f.page for f in one], one) for one in groups.values()]
+    rows = [_row(facts, one[0], sorted({f.page for f in one}), one) for one in groups.values()]
     graver = {key for key, kind in gravest.items() if kind is not Kind.CLEAN}
     rows += _clean_rows(facts, clean, graver, cleared_rq, cleared_page)
     rows.sort(key=_sort_key)
@@ -81,8 +81,9 @@ def _clean_rows(
 
 
 def _row(facts: Facts, one: Found, pages: list[int] | Ints, group: list[Found]) -> Row:
+    """One row; `pages` are ascending, and so are the numbers of the pages of one pool."""
     request = facts.requests[one.rq]
-    numbers = np.unique(facts.page_number[np.asarray(pages, np.int64)]).tolist()
+    numbers = facts.page_number[pages].tolist()
     rid, tenant = _donor(facts, one.donor)
     row: Row = {
         "rid": request.rid, "attempt": request.attempt, "tenant": request.tenant, "worker": request.worker,
