@@ -39,26 +39,49 @@ def cli() -> None:
 @click.option(
     "--run-dir", type=click.Path(path_type=Path), help="Where engine.json and keys go (default: a temporary directory)."
 )
-@click.option("--port", default=0, show_default=True, help="Gateway port on 127.0.0.1; 0 = any free one.")
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    help="Gateway port on 127.0.0.1; 0 = any free one.",
+)
 @click.option("--fault", "faults", multiple=True, help="Switch a fault on (see `engine faults`).")
 @click.option(
     "--defence", "defences", multiple=True, metavar="NAME=MODE", help="off, log or enforce; the default is enforce."
 )
-@click.option("--prefill-pages", default=257, show_default=True, help="Pages of the prefill pool, with the null block.")
-@click.option("--decode-pages", default=513, show_default=True, help="Pages of the decode pool, with the null block.")
-@click.option("--page-tokens", default=16, show_default=True, help="Tokens per page.")
-@click.option("--context-tokens", default=4096, show_default=True, help="Advertised context.")
 @click.option(
-    "--tenant", "tenants", multiple=True, metavar="NAME=KEY", help="A tenant and its API key (default: acme and brio)."
+    "--prefill-pages",
+    default=257,
+    type=click.IntRange(2),
+    show_default=True,
+    help="Pages of the prefill pool, with the null block.",
+)
+@click.option(
+    "--decode-pages",
+    default=513,
+    type=click.IntRange(2),
+    show_default=True,
+    help="Pages of the decode pool, with the null block.",
+)
+@click.option("--page-tokens", default=16, type=click.IntRange(1, 1024), show_default=True, help="Tokens per page.")
+@click.option("--context-tokens", default=4096, type=click.IntRange(2), show_default=True, help="Advertised context.")
+@click.option(
+    "--tenant",
+    "--api-key",
+    "tenants",
+    multiple=True,
+    metavar="NAME=KEY",
+    help="A tenant and its API key (default: acme and brio).",
 )
 @click.option("--truth/--no-truth", default=False, help="Record physical truth beside the ledger (for tests).")
 def serve(
-    ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...], prefill_pages: int,
-    decode_pages: int, page_tokens: int, context_tokens: int, tenants: tuple[str, ...], truth: bool,
+    ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...],
+    prefill_pages: int, decode_pages: int, page_tokens: int, context_tokens: int, tenants: tuple[str, ...], truth: bool,
 ) -> None:  # fmt: skip
     """Run gateway, prefill and decode until Ctrl-C."""
-    from engine.config import EngineConfig
-    from engine.serve import EngineError, start_engine
+    from engine.config import EngineConfig  # noqa: PLC0415  --help is quick
+    from engine.serve import EngineError, start_engine  # noqa: PLC0415
 
     known = _pairs(tenants, "--tenant") or {name: f"key-{name}-{secrets.token_hex(6)}" for name in ("acme", "brio")}
     modes = _pairs(defences, "--defence")
@@ -70,8 +93,8 @@ def serve(
         raise Usage(str(error)) from error
     place = run_dir or Path(tempfile.mkdtemp(prefix="kvwitness-run-"))
     config = EngineConfig(
-        str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens, faults, modes,
-        truth, known,
+        str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens,
+        faults, modes, truth, known,
     )  # fmt: skip
     try:
         running = start_engine(config)
@@ -80,9 +103,9 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    click.echo(
-        f"gateway   {running.state['gateway']}/v1\nledger    {ledger.resolve()}\nstate     {place.resolve()}/engine.json"
-    )
+    click.echo(f"gateway   {running.state['gateway']}/v1")
+    click.echo(f"ledger    {ledger.resolve()}")
+    click.echo(f"state     {place.resolve()}/engine.json")
     for name, key in known.items():
         click.echo(f"tenant    {name:<10} API key {key}")
     sys.stdout.flush()
@@ -116,7 +139,7 @@ def list_faults() -> None:
 @click.option("--ledger", type=click.Path(path_type=Path), default=Path("demo-ledger"), show_default=True)
 def demo(ledger: Path) -> None:
     """The incident, live: with the fault on, then with the defences on."""
-    from engine.demo import run_demo
+    from engine.demo import run_demo  # noqa: PLC0415  it starts an engine
 
     raise SystemExit(run_demo(ledger))
 

@@ -13,7 +13,7 @@ import numpy as np
 from engine.defences import ADMISSION_GATE, COVERED_COUNT, PAGE_TAG
 from engine.executor import DecodeWork, PassResult
 from engine.integrity import CheckMode
-from engine.ledger.tag import make_tag
+from engine.ledger.tag import make_tag, split_tag
 from engine.request import Request, RequestError, RequestStatus
 from engine.role import Parts, Role, TokenLeft
 from engine.transfer import Grant, KVReceiver
@@ -34,13 +34,18 @@ class DecodeEngine(Role):
 
     def admit(self, request: Request) -> None:
         """See `Role`."""
+        if request.given.bootstrap not in self.parts.names:
+            words = f"no prefill worker is known at bootstrap address {request.given.bootstrap}"
+            self.reject(request, RequestError(400, "unknown_bootstrap", words))
+            return
         refusal = self.parts.limits.refusal(request.prompt_tokens, request.given.max_tokens)
         if refusal is not None:
-            limit, error = refusal
-            enforced = self.checks.failed(ADMISSION_GATE, request.req, expected=limit, found=request.prompt_tokens)
-            if enforced or request.prompt_tokens + request.given.max_tokens > self.parts.limits.pool_tokens:
-                self.reject(request, error)
-                return
+            # Whatever the gate's mode: no later step could ever find these pages or these positions.
+            self.checks.failed(
+                ADMISSION_GATE, request.req, expected=refusal.limit, found=refusal.found, pool=self.pool.name
+            )
+            self.reject(request, refusal.error)
+            return
         self._row(request, "admit")
         request.move(RequestStatus.WAITING)
         self._row(request, "room", room=request.given.room)
@@ -61,6 +66,9 @@ class DecodeEngine(Role):
             self._abort_transfer(request, error)
         elif request.status is RequestStatus.RUNNING:
             self._stop(request, "abort", error)
+
+    def release_writes(self) -> None:
+        """See `Role`. Decode writes to nobody."""
 
     def work(self) -> bool:
         """See `Role`."""
@@ -97,14 +105,13 @@ class DecodeEngine(Role):
                 dst_pool=self.pool.name, dst_pages=request.pages.tolist(), dst_tag=tag, asked=count, n=count,
                 tokens=request.prompt_tokens, writers=[prefill],
             )  # fmt: skip
-        memory = self.parts.memory
         grant = Grant(xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address)
         self.transfers[xfer] = (request, KVReceiver(grant, given.bootstrap))
         self.send(
             prefill, given.bootstrap,
             {
-                "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag, "pages": request.pages.tolist(),
-                "memory": {"path": str(memory.path), "pages": memory.pages, "geometry": vars(memory.geometry)},
+                "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag,
+                "pages": request.pages.tolist(), "memory": self.parts.memory,
             },
         )  # fmt: skip
 
@@ -112,8 +119,8 @@ class DecodeEngine(Role):
         xfer, outstanding, result = message["xfer"], message["outstanding"], message["result"]
         request, receiver = self.transfers.get(xfer, (None, None))
         self.recorder.record(
-            "transfers", "ack", xfer=xfer, req=request.req if request else None, peer=message["from"], outstanding=outstanding,
-            status="received",
+            "transfers", "ack", xfer=xfer, req=request.req if request else None, peer=message["from"],
+            outstanding=outstanding, status="received",
         )  # fmt: skip
         if request is None or receiver is None or outstanding:
             return
@@ -159,8 +166,13 @@ class DecodeEngine(Role):
         check = self.checks.mode(PAGE_TAG) is not CheckMode.OFF
         since, start = self.recorder.seq, self.parts.clock.now_us()
         results = self.parts.executor.decode(works, check_tags=check, step=self.runs.next_step())
-        self.runs.note("decode", tuple(work.req for work in works), since, start, self.parts.clock.now_us())
-        for request, result in zip(batch, results, strict=True):
+        end = self.parts.clock.now_us()
+        if any(result.mismatches for result in results):
+            self.runs.close()  # the failed pass is a run of its own: its check proves what it found at its step
+            since = self.recorder.seq
+        self.runs.note("decode", tuple(work.req for work in works), since, start, end)
+        for request, work, result in zip(batch, works, results, strict=True):
+            self._note_full_page(request, work.position)
             if result.mismatches and self._refuse(request, result):
                 continue
             self._checked[request.req] = self._checked.get(request.req, 0) + (len(request.pages) if check else 0)
@@ -172,37 +184,39 @@ class DecodeEngine(Role):
         index = position // self.pool.page_tokens
         if index >= len(request.pages):
             self.runs.close()
-            self._note_full_page(request, index)
             try:
                 page, tag = self.pool.append(request.req, index)
             except MemoryError as error:
                 self._stop(request, "abort", RequestError(503, "out_of_pages", f"{error}; retry later"))
                 return None
-            request.pages, request.tags = (
-                np.append(request.pages, np.int32(page)),
-                np.append(request.tags, np.int64(tag)),
-            )
+            request.pages = np.append(request.pages, np.int32(page))
+            request.tags = np.append(request.tags, np.int64(tag))
         return DecodeWork(request.req, request.stamp, request.output[-1], position, request.pages, request.tags)
 
-    def _note_full_page(self, request: Request, index: int) -> None:
-        """A page that was appended and is now full gets its write row."""
-        if index - 1 >= self.pool.pages_for(request.prompt_tokens):
-            tag = int(request.tags[index - 1])
+    def _note_full_page(self, request: Request, position: int) -> None:
+        """An appended page whose last slot was just written gets its write row."""
+        index, slot = divmod(position, self.pool.page_tokens)
+        if slot == self.pool.page_tokens - 1 and index >= self.pool.pages_for(request.prompt_tokens):
+            self.runs.close()
+            tag = int(request.tags[index])
             self.recorder.pages(
-                "write", self.pool.name, request.req, tag, request.pages[index - 1 : index], pos=index - 1,
-                tokens=self.pool.page_tokens, since_seq=tag & (1 << 38) - 1,
+                "write", self.pool.name, request.req, tag, request.pages[index : index + 1], pos=index,
+                tokens=self.pool.page_tokens, since_seq=split_tag(tag).seq,
             )  # fmt: skip
 
     def _refuse(self, request: Request, result: PassResult) -> bool:
         """A pass found pages that are not the request's; True where the request ends for it."""
         self.runs.close()
-        worst = result.mismatches[0]
-        enforced = self.checks.failed(
-            PAGE_TAG, request.req, expected=worst.expected, found=worst.found, pool=self.pool.name, page=worst.page,
-            step=self.runs.steps, n=len(result.mismatches),
-        )  # fmt: skip
+        enforced = False
+        for wrong in result.mismatches:
+            enforced = self.checks.failed(
+                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=self.pool.name, page=wrong.page,
+                step=self.runs.steps,
+            )  # fmt: skip
         if enforced:
-            words = f"{len(result.mismatches)} pages of this request hold content that is not its own; nothing of it was used"
+            words = (
+                f"{len(result.mismatches)} pages of this request hold content that is not its own; none of it was used"
+            )
             self._stop(request, "abort", RequestError(500, "page_tag_mismatch", words))
         return enforced
 
@@ -241,7 +255,7 @@ class DecodeEngine(Role):
         ]
 
     def _abort_transfer(self, request: Request, error: RequestError) -> None:
-        """The mover may still write: tell it, and hold the pages until it has drained (fault late-write: free at once)."""
+        """The mover may still write: tell it, and hold the pages until it has drained (late-write: free at once)."""
         xfer, receiver = next((x, r) for x, (held, r) in self.transfers.items() if held is request)
         grant, tag, prefill = receiver.grant, receiver.grant.tag, self.parts.names[receiver.prefill_address]
         self.recorder.record(
@@ -257,6 +271,7 @@ class DecodeEngine(Role):
             return
         request.move(RequestStatus.HELD)
         self.pool.hold(request.req, tag, request.pages, "abort")
+        self.tell_end(request)
 
     def _release(self, request: Request) -> None:
         """A held request's mover has drained."""

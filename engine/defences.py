@@ -14,6 +14,7 @@ from engine.ledger.recorder import Recorder
 from engine.request import RequestError
 
 ADMISSION_GATE, COVERED_COUNT, PAGE_TAG = "admission-gate", "covered-count", "page-tag"
+EXCEEDS_POOL, EXCEEDS_CONTEXT = "prompt_exceeds_pool", "prompt_exceeds_context"
 DETECTORS = {ADMISSION_GATE: "D1", COVERED_COUNT: "D2", PAGE_TAG: "D4"}
 
 
@@ -52,13 +53,16 @@ class Checks:
         """Mode of a defence."""
         return CheckMode(self.defences.modes()[name])
 
-    def failed(self, name: str, req: int, *, expected: int, found: int, **columns: object) -> bool:
-        """Record a failed check; True where the request must fail."""
+    def failed(
+        self, name: str, req: int | None, *, expected: int, found: int, action: str | None = None, **columns: object
+    ) -> bool:
+        """Record a failed check of a request (None: of the engine's own limits); True where it must be refused."""
         mode = self.mode(name)
         if mode is CheckMode.OFF:
             return False
         self.failures[DETECTORS[name]] += 1
-        action = "refuse" if mode is CheckMode.ENFORCE else "log"
+        if action is None:
+            action = "refuse" if mode is CheckMode.ENFORCE else "log"
         self._recorder.record(
             "checks",
             "mismatch",
@@ -78,6 +82,20 @@ class Checks:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A request that does not fit: the limit, what was asked for (both in tokens), and the client's error."""
+
+    limit: int
+    found: int
+    error: RequestError
+
+    @property
+    def over_pool(self) -> bool:
+        """Whether the pool is too small; else it is the model's context."""
+        return self.error.code == EXCEEDS_POOL
+
+
+@dataclass(frozen=True)
 class Limits:
     """What one role can take: tokens of prompt by its pool, tokens of context by its model."""
 
@@ -90,14 +108,15 @@ class Limits:
         """The longest prompt that can be served with one token of answer."""
         return min(self.pool_tokens, self.context_tokens - 1)
 
-    def refusal(self, prompt_tokens: int, max_tokens: int) -> tuple[int, RequestError] | None:
-        """(limit, error) where a request cannot be served, else None."""
+    def refusal(self, prompt_tokens: int, max_tokens: int) -> Refusal | None:
+        """Why a request cannot be served, with the numbers; None where it can."""
         if prompt_tokens > self.pool_tokens:
             message = f"prompt of {prompt_tokens} tokens exceeds the {self.role} KV pool of {self.pool_tokens} tokens"
-            return self.pool_tokens, RequestError(400, "prompt_exceeds_pool", message)
-        if prompt_tokens + max_tokens > self.context_tokens:
+            return Refusal(self.pool_tokens, prompt_tokens, RequestError(400, EXCEEDS_POOL, message))
+        wanted = prompt_tokens + max_tokens
+        if wanted > self.context_tokens:
             message = (
                 f"{prompt_tokens} prompt and {max_tokens} output tokens exceed the context of {self.context_tokens}"
             )
-            return self.context_tokens, RequestError(400, "prompt_exceeds_context", message)
+            return Refusal(self.context_tokens, wanted, RequestError(400, EXCEEDS_CONTEXT, message))
         return None

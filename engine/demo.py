@@ -65,7 +65,12 @@ def _half(title: str, ledger: Path, mode: str, faults: tuple[str, ...]) -> int:
     click.secho(f"\n{title}", bold=True)
     with tempfile.TemporaryDirectory(prefix="kvwitness-demo-") as run_dir:
         config = EngineConfig(
-            str(ledger.resolve()), run_dir, faults=faults, defences=dict.fromkeys(DETECTORS, mode), tenants=TENANTS, **SHAPE
+            str(ledger.resolve()),
+            run_dir,
+            faults=faults,
+            defences=dict.fromkeys(DETECTORS, mode),
+            tenants=TENANTS,
+            **SHAPE,
         )
         engine = start_engine(config)
         try:
@@ -83,12 +88,16 @@ def _scene(engine: RunningEngine) -> None:
     url = f"{engine.state['gateway']}/v1/completions"
     first = _ask(url, "acme", donor_prompt(), ANSWER_TOKENS)
     click.echo(f"tenant acme sends {PROMPT_TOKENS} tokens with the marker {MARKER}: HTTP {first.status_code}")
-    click.echo(f"tenant brio sends {OVER_POOL_TOKENS} tokens; the prefill pool holds 512, the context advertised is 1,024")
+    click.echo(
+        f"tenant brio sends {OVER_POOL_TOKENS} tokens; the prefill pool holds 512, the context advertised is 1,024"
+    )
     answer = _ask(url, "brio", victim_prompt(), LEAK_TOKENS)
     body = answer.json()
     if answer.status_code == 200:
         usage = body["usage"]
-        click.echo(f"brio gets HTTP 200, {usage['prompt_tokens']} prompt and {usage['completion_tokens']} output tokens, and reads:")
+        click.echo(
+            f"brio gets HTTP 200, {usage['prompt_tokens']} prompt and {usage['completion_tokens']} output tokens, and reads:"
+        )
         click.secho(f"    {body['choices'][0]['text']!r}", fg="red")
     else:
         click.echo(f"brio gets HTTP {answer.status_code} {body['error']['code']}: {body['error']['message']}")

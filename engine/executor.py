@@ -16,7 +16,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PrefillWork:
-    """A chunk of a prompt: `tokens` int32 [n] at positions start .. start+n-1; `pages` int32 and `tags` int64 cover them all."""
+    """A chunk of a prompt: `tokens` int32 [n] at positions start .. start+n-1; `pages` int32 and `tags` int64 cover
+    [0, start+n)."""
 
     req: int
     stamp: int

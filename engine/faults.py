@@ -47,10 +47,14 @@ class Faults:
 
     def switch(self, name: str, on: bool) -> None:
         """Turn a fault on or off. Raises ValueError naming the known ones."""
+        self.named(name).on = on
+
+    def named(self, name: str) -> ShortHandoff | LateWrite:
+        """The switch of a name. Raises ValueError naming the known ones."""
         known = self.by_name()
         if name not in known:
             raise ValueError(f"unknown fault {name!r}; known: {', '.join(known)}")
-        known[name].on = on
+        return known[name]
 
     def by_name(self) -> dict[str, ShortHandoff | LateWrite]:
         """Name -> switch."""

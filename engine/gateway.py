@@ -1,7 +1,7 @@
-"""The gateway: OpenAI's door. Tenants from credentials, the admission gate, one body to both roles, decode's answer.
+"""The gateway's core: tenants from credentials, the admission gate, one body to both roles, decode's answer.
 
-Invariant: what a client says about its own identity is never believed; a refusal of either role reaches the client
-with its own status and words.
+Invariant: what a client says about its own identity is never believed; a request id names one request, whoever
+sends it; a refusal of either role reaches the client with its own status and words.
 """
 
 from __future__ import annotations
@@ -11,25 +11,19 @@ import json
 import logging
 import re
 import secrets
-import time
-from collections import Counter
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpx
-from fastapi import FastAPI, Response
-from fastapi import Request as HttpRequest
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
 
 from engine.clock import RealClock
 from engine.config import ProcessConfig
 from engine.defences import ADMISSION_GATE, Checks, Defences, Limits
-from engine.door import VERSION
 from engine.ledger.recorder import Recorder
-from engine.metrics import GatewayCollector, render
-from engine.openai_api import CHAT, COMPLETION, MODEL, Answer, ChatBody, CompletionBody, Shape, sse, usage
+from engine.openai_api import MODEL
 from engine.request import RequestError
 from engine.tenants import Tenants
 from engine.tokenizer import ByteTokenizer
@@ -37,6 +31,9 @@ from engine.tokenizer import ByteTokenizer
 log = logging.getLogger(__name__)
 
 _RID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+PURPOSES = ("customer", "probe")
+REMEMBERED_RIDS = 1 << 16
+ABORTED = 499
 UNAUTHORIZED = RequestError(401, "unauthorized", "no or unknown API key: send 'Authorization: Bearer KEY'")
 
 
@@ -49,8 +46,8 @@ class Refused(Exception):
 
 
 @dataclass
-class _Call:
-    """One client request on its way."""
+class Call:
+    """One client request on its way; `sent` tokens have left for the client, the last at `last_token` (us)."""
 
     rid: str
     req: int
@@ -60,6 +57,7 @@ class _Call:
     purpose: str
     sent: int = 0
     last_token: int | None = None
+    ended: bool = False
 
 
 class Gateway:
@@ -74,36 +72,38 @@ class Gateway:
         self.http = httpx.AsyncClient(timeout=httpx.Timeout(10, read=None), limits=httpx.Limits(max_connections=None))
         self.pools: dict[str, int] = {}
         self._next_req = 1
+        self._rids: OrderedDict[str, None] = OrderedDict()
 
     async def learn_limits(self) -> None:
-        """Ask both roles for their pools; say so where the advertised context does not fit."""
+        """Ask both roles for their pools. An advertised context that does not fit is told, and cut off by the gate."""
         for url in (self.config.prefill_url, self.config.decode_url):
             info = (await self.http.get(f"{url}/server_info")).json()
             self.pools[info["disaggregation_mode"]] = info["max_total_num_tokens"]
         context = self.config.engine.context_tokens
         for role, pool in self.pools.items():
             if pool < context:
+                enforced = self.checks.failed(ADMISSION_GATE, None, expected=pool, found=context, action="warn")
                 log.warning(
-                    "advertised context %d tokens is larger than the %s KV pool of %d tokens", context, role, pool
-                )
+                    "the advertised context of %d tokens is larger than the %s KV pool of %d tokens: %s",
+                    context, role, pool,
+                    "longer prompts are refused here" if enforced else "set --defence admission-gate=enforce",
+                )  # fmt: skip
 
     def limit(self) -> int:
         """The longest prompt that every role can take."""
         return min([*self.pools.values(), self.config.engine.context_tokens - 1])
 
-    def receive(self, request: HttpRequest, text: str, budget: int) -> _Call:
+    def receive(self, headers: Mapping[str, str], text: str, budget: int) -> Call:
         """Identity and admission of one request. Raises Refused."""
-        tenant = self.tenants.from_authorization(request.headers.get("authorization"))
+        tenant = self.tenants.from_authorization(headers.get("authorization"))
         if tenant is None:
             raise Refused(UNAUTHORIZED)
-        given = request.headers.get("x-request-id", "")
-        if given and not _RID.fullmatch(given):
-            raise Refused(RequestError(400, "bad_request_id", "x-request-id: use at most 64 of A-Z a-z 0-9 . _ -"))
+        rid = self._take_rid(headers.get("x-request-id", ""))
         tokens = self.tokenizer.encode(text)
-        purpose = request.headers.get("x-kvwitness-purpose", "customer")
-        call = _Call(
-            given or secrets.token_hex(8), self._next_req, tokens, budget, self.tenants.pseudonym(tenant), purpose
-        )
+        purpose = headers.get("x-kvwitness-purpose", "customer")
+        if purpose not in PURPOSES:
+            raise Refused(RequestError(400, "bad_purpose", f"x-kvwitness-purpose: one of {', '.join(PURPOSES)}"))
+        call = Call(rid, self._next_req, tokens, budget, self.tenants.pseudonym(tenant), purpose)
         self._next_req += 1
         self.recorder.record(
             "requests", "receive", req=call.req, rid=call.rid, attempt=1, choice=0, tenant=call.tenant, purpose=purpose,
@@ -118,26 +118,46 @@ class Gateway:
         self.recorder.record("requests", "admit", req=call.req)
         return call
 
-    def _refusal(self, call: _Call) -> RequestError | None:
+    def _take_rid(self, given: str) -> str:
+        """The id of a request: the client's, if it is well-formed and was not used before, or a fresh one.
+
+        The ledger knows content by its owner's id: two tenants under one id would be one owner there, and on the
+        workers one would get the other's tokens.
+        """
+        if given and not _RID.fullmatch(given):
+            raise Refused(RequestError(400, "bad_request_id", "x-request-id: use at most 64 of A-Z a-z 0-9 . _ -"))
+        if given in self._rids:
+            words = f"x-request-id {given} was used before; send a new one, or none"
+            raise Refused(RequestError(HTTPStatus.CONFLICT, "request_id_in_use", words))
+        rid = given or secrets.token_hex(8)
+        self._rids[rid] = None
+        if len(self._rids) > REMEMBERED_RIDS:
+            self._rids.popitem(last=False)
+        return rid
+
+    def _refusal(self, call: Call) -> RequestError | None:
         if not call.tokens:
             return RequestError(400, "empty_prompt", "the prompt has no tokens")
         for role, pool in self.pools.items():
             refusal = Limits(role, pool, self.config.engine.context_tokens).refusal(len(call.tokens), call.budget)
-            if refusal is not None:
-                limit, error = refusal
-                if self.checks.failed(ADMISSION_GATE, call.req, expected=limit, found=len(call.tokens)):
-                    return error
+            if refusal is not None and self.checks.failed(
+                ADMISSION_GATE, call.req, expected=refusal.limit, found=refusal.found
+            ):
+                return refusal.error
         return None
 
-    def end(self, call: _Call, error: RequestError | None) -> None:
-        """The last row of a request."""
+    def end(self, call: Call, error: RequestError | None) -> None:
+        """The last row of a request; once it is written, nothing."""
+        if call.ended:
+            return
+        call.ended = True
         self.recorder.record(
             "requests", "abort" if error else "finish", req=call.req, status=str(error.status if error else 200),
             reason=error.code if error else None, output_tokens=call.sent, last_token=call.last_token, page_rows=0,
         )  # fmt: skip
 
-    async def tokens(self, call: _Call) -> AsyncIterator[int]:
-        """Tokens of one request as decode lets them go. Raises Refused; aborts both sides if it is not run to its end."""
+    async def tokens(self, call: Call) -> AsyncGenerator[int]:
+        """Tokens of one request as decode lets them go. Raises Refused; not run to its end, it aborts both sides."""
         room = secrets.randbits(62)
         self.recorder.record("requests", "room", req=call.req, room=room)
         body = {
@@ -145,9 +165,10 @@ class Gateway:
             "bootstrap_room": room, "bootstrap_host": "127.0.0.1", "bootstrap_port": self._wire_port(),
         }  # fmt: skip
         headers = {
-            "x-kvwitness-hop": self.config.hop_key, "x-kvwitness-tenant": call.tenant, "x-kvwitness-purpose": call.purpose,
+            "x-kvwitness-hop": self.config.hop_key, "x-kvwitness-tenant": call.tenant,
+            "x-kvwitness-purpose": call.purpose,
         }  # fmt: skip
-        prefill = asyncio.create_task(self.http.post(f"{self.config.prefill_url}/generate", json=body, headers=headers))
+        prefill = asyncio.create_task(self._prefill(body, headers))
         finished = False
         try:
             async with self.http.stream(
@@ -159,12 +180,12 @@ class Gateway:
                     if not line.startswith("data: {"):
                         continue
                     event = json.loads(line[6:])
-                    if "token" in event:
-                        yield event["token"]
-                    elif "error" in event:
-                        raise Refused(await self._original(prefill, _error_of(event, event["status"])))
-                    else:
-                        finished = True
+                    for token in event["output_ids"]:
+                        yield token
+                    reason = event["meta_info"]["finish_reason"]
+                    if "error" in event:
+                        raise Refused(_original(prefill, _error_of(event, reason["status_code"])))
+                    finished = finished or reason is not None
         except httpx.HTTPError as failure:
             raise Refused(
                 RequestError(502, "worker_unreachable", f"a worker went away: {type(failure).__name__}")
@@ -175,16 +196,17 @@ class Gateway:
             if not prefill.done():
                 prefill.cancel()
 
+    async def _prefill(self, body: dict[str, Any], headers: dict[str, str]) -> RequestError | None:
+        """Prefill's half: its refusal, or None. Where it cannot be reached decode is told, or it would wait."""
+        try:
+            answer = await self.http.post(f"{self.config.prefill_url}/generate", json=body, headers=headers)
+        except httpx.HTTPError as failure:
+            await self._abort(body["rid"], headers)
+            return RequestError(502, "worker_unreachable", f"prefill went away: {type(failure).__name__}")
+        return None if answer.status_code == HTTPStatus.OK else _error_of(answer.json(), answer.status_code)
+
     def _wire_port(self) -> int:
         return int(self.config.prefill_wire.rpartition(":")[2])
-
-    async def _original(self, prefill: asyncio.Task[httpx.Response], error: RequestError) -> RequestError:
-        """Prefill's own refusal where there is one: decode only knows that its handoff failed."""
-        if prefill.done() and not prefill.cancelled() and prefill.exception() is None:
-            answer = prefill.result()
-            if 400 <= answer.status_code < 499:
-                return _error_of(answer.json(), answer.status_code)
-        return error
 
     async def _abort(self, rid: str, headers: dict[str, str]) -> None:
         for url in (self.config.decode_url, self.config.prefill_url):
@@ -194,132 +216,14 @@ class Gateway:
                 log.warning("abort of %s did not reach %s", rid, url)
 
 
+def _original(prefill: asyncio.Task[RequestError | None], error: RequestError) -> RequestError:
+    """Prefill's own refusal where there is one: decode only knows that its handoff failed."""
+    told = prefill.result() if prefill.done() else None
+    return told if told is not None and told.status != ABORTED else error
+
+
 def _error_of(body: dict[str, Any], status: int) -> RequestError:
     error = body.get("error") or {}
     return RequestError(
         status, error.get("code") or "worker_error", error.get("message") or "a worker refused the request"
     )
-
-
-def gateway_app(gateway: Gateway) -> FastAPI:
-    """The routes of the gateway."""
-    app = FastAPI(title="kvwitness gateway", docs_url=None, redoc_url=None, openapi_url=None)
-    app.router.add_event_handler("startup", gateway.learn_limits)
-
-    @app.exception_handler(Refused)
-    async def _refused(_: HttpRequest, refused: Refused) -> JSONResponse:
-        gateway.answers[refused.error.status] += 1
-        return JSONResponse(refused.error.body(), refused.error.status)
-
-    @app.exception_handler(RequestValidationError)
-    async def _invalid(_: HttpRequest, invalid: RequestValidationError) -> JSONResponse:
-        first = invalid.errors()[0]
-        words = f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}"
-        gateway.answers[400] += 1
-        return JSONResponse(RequestError(400, "invalid_body", words).body(), 400)
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "kvwitness"}]}
-
-    @app.get("/server_info")
-    async def server_info() -> dict[str, Any]:
-        return {
-            "worker": gateway.config.name, "epoch": gateway.recorder.epoch, "version": VERSION, "disaggregation_mode": "gateway",
-            "context_length": gateway.config.engine.context_tokens, "max_req_input_len": gateway.limit(), "pools": gateway.pools,
-            "ledger": gateway.config.engine.ledger, "defences": gateway.checks.defences.modes(), "faults": [],
-        }  # fmt: skip
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        collector = GatewayCollector(lambda: dict(gateway.answers), gateway.config.engine.context_tokens, gateway.limit)
-        return Response(render(collector), media_type="text/plain; version=0.0.4")
-
-    @app.post("/v1/completions")
-    async def completions(body: CompletionBody, request: HttpRequest) -> Response:
-        return await _answer(gateway, COMPLETION, body, request)
-
-    @app.post("/v1/chat/completions")
-    async def chat_completions(body: ChatBody, request: HttpRequest) -> Response:
-        return await _answer(gateway, CHAT, body, request)
-
-    return app
-
-
-async def _answer(gateway: Gateway, shape: Shape, body: CompletionBody | ChatBody, request: HttpRequest) -> Response:
-    call = gateway.receive(request, body.text(), body.budget)
-    answer = Answer(shape, call.rid, int(time.time()), body.model)
-    tokens = gateway.tokens(call)
-    headers = {"x-request-id": call.rid}
-    if body.stream:
-        first = await _first(gateway, call, tokens)
-        stream = _chunks(gateway, call, answer, first, tokens, body.stream_options.include_usage)
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-    work = asyncio.create_task(_whole(gateway, call, answer, tokens))
-    while not (await asyncio.wait({work}, timeout=0.1))[0]:
-        if await request.is_disconnected():
-            work.cancel()
-            break
-    return JSONResponse(await work, headers=headers)
-
-
-async def _first(gateway: Gateway, call: _Call, tokens: AsyncIterator[int]) -> int:
-    """The first token, so that a refusal still has its status."""
-    try:
-        return await anext(tokens)
-    except Refused as refused:
-        gateway.end(call, refused.error)
-        raise
-
-
-async def _whole(gateway: Gateway, call: _Call, answer: Answer, tokens: AsyncIterator[int]) -> dict[str, Any]:
-    text = []
-    try:
-        async for token in tokens:
-            text.append(answer.text(token))
-            call.sent += 1
-    except Refused as refused:
-        call.sent = 0  # nothing of it leaves
-        gateway.end(call, refused.error)
-        raise
-    except asyncio.CancelledError:
-        call.sent = 0
-        await tokens.aclose()  # type: ignore[attr-defined]
-        gateway.end(call, RequestError(499, "aborted", "the client went away"))
-        raise
-    call.last_token = gateway.clock.now_us()
-    gateway.end(call, None)
-    gateway.answers[200] += 1
-    return answer.whole("".join(text) + answer.text(0, final=True), usage(len(call.tokens), call.sent))
-
-
-async def _chunks(
-    gateway: Gateway, call: _Call, answer: Answer, first: int, tokens: AsyncIterator[int], include_usage: bool
-) -> AsyncIterator[bytes]:
-    error: RequestError | None = RequestError(499, "aborted", "the client went away")
-    try:
-        yield _leave(gateway, call, answer, first)
-        async for token in tokens:
-            yield _leave(gateway, call, answer, token)
-        yield answer.chunk(answer.text(0, final=True), "length")
-        if include_usage:
-            yield answer.usage_chunk(usage(len(call.tokens), call.sent))
-        yield b"data: [DONE]\n\n"
-        error = None
-    except Refused as refused:
-        error = refused.error
-        yield sse(error.body())
-    finally:
-        await tokens.aclose()  # type: ignore[attr-defined]
-        gateway.end(call, error)
-        gateway.answers[error.status if error else 200] += 1
-
-
-def _leave(gateway: Gateway, call: _Call, answer: Answer, token: int) -> bytes:
-    call.sent += 1
-    call.last_token = gateway.clock.now_us()
-    return answer.chunk(answer.text(token))

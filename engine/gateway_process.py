@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.clock import RealClock
 from engine.config import ProcessConfig
 from engine.door import open_recorder, serve_app
-from engine.gateway import Gateway, gateway_app
+from engine.gateway import Gateway
+from engine.gateway_app import gateway_app
 
 
 def run_gateway(config: ProcessConfig) -> None:

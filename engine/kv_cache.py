@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,16 @@ class KVCachePool:
         self.payload = np.memmap(path, np.float32, "r+", 0, shape)
         self.headers = np.memmap(path, HEADER, "r+", header_at, (pages,))
         self.stamps = np.memmap(path, np.int64, "r+", stamps_at, (pages, geometry.page_tokens))
+
+    def describe(self) -> dict[str, Any]:
+        """What a peer needs in order to `attach`: plain values that can travel in a message."""
+        return {"path": str(self.path), "pages": self.pages, "geometry": asdict(self.geometry)}
+
+    @classmethod
+    def attach(cls, description: dict[str, Any]) -> KVCachePool:
+        """A peer's pool. Raises ValueError where the file is no such pool."""
+        geometry = PageGeometry(**description["geometry"])
+        return cls(Path(description["path"]), description["pages"], geometry, create=False)
 
     def unlink(self) -> None:
         """Remove the file; mappings stay valid."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.defences import DETECTORS, Checks
 from engine.role import Role
 
 
@@ -39,26 +40,36 @@ class RoleCollector(Collector):
         }
         for name, (words, value) in values.items():
             yield GaugeMetricFamily(name, words, value=value)
-        failures = CounterMetricFamily("kvwitness_check_failures", "Failed checks by detector", labels=["detector"])
-        for detector in ("D1", "D2", "D4"):
-            failures.add_metric([detector], parts.checks.failures[detector])
-        yield failures
+        yield _failures(parts.checks)
 
 
 class GatewayCollector(Collector):
     """Answers of the gateway by HTTP status, and its limits."""
 
-    def __init__(self, answers: Callable[[], dict[int, int]], context_tokens: int, limit: Callable[[], int]) -> None:
-        self._answers, self._context_tokens, self._limit = answers, context_tokens, limit
+    def __init__(self, answers: dict[int, int], checks: Checks, context_tokens: int, prompt_limit_tokens: int) -> None:
+        self._answers, self._checks, self._context_tokens, self._limit = (
+            answers,
+            checks,
+            context_tokens,
+            prompt_limit_tokens,
+        )
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
         yield GaugeMetricFamily("kvwitness_context_tokens", "Advertised context", value=self._context_tokens)
-        yield GaugeMetricFamily("kvwitness_prompt_limit_tokens", "Longest prompt that is let in", value=self._limit())
+        yield GaugeMetricFamily("kvwitness_prompt_limit_tokens", "Longest prompt that is let in", value=self._limit)
         answers = CounterMetricFamily("kvwitness_answers", "Answers by HTTP status", labels=["status"])
-        for status, count in sorted(self._answers().items()):
+        for status, count in sorted(self._answers.items()):
             answers.add_metric([str(status)], count)
         yield answers
+        yield _failures(self._checks)
+
+
+def _failures(checks: Checks) -> Metric:
+    failures = CounterMetricFamily("kvwitness_check_failures", "Failed checks by detector", labels=["detector"])
+    for detector in DETECTORS.values():
+        failures.add_metric([detector], checks.failures[detector])
+    return failures
 
 
 def render(collector: Collector) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MODEL = "induction-llama"
+DEFAULT_BUDGET = 16  # output tokens, as OpenAI's completions have it
 
 
 class StreamOptions(BaseModel):
@@ -26,48 +27,64 @@ class _Body(BaseModel):
 
     model: str = MODEL
     stream: bool = False
-    stream_options: StreamOptions = StreamOptions()
+    stream_options: StreamOptions | None = None
     n: Literal[1] = 1
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream is to end with its usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
 
 
 class CompletionBody(_Body):
     """`POST /v1/completions`."""
 
     prompt: str
-    max_tokens: int = Field(16, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
 
     @property
     def budget(self) -> int:
         """Output tokens asked for."""
-        return self.max_tokens
+        return self.max_tokens or DEFAULT_BUDGET
 
     def text(self) -> str:
         """The prompt as one text."""
         return self.prompt
 
 
+class TextPart(BaseModel):
+    """One part of a message's content; the model reads text only."""
+
+    type: Literal["text"]
+    text: str
+
+
 class ChatMessage(BaseModel):
     """One message of a conversation."""
 
     role: str
-    content: str
+    content: str | list[TextPart]
+
+    def text(self) -> str:
+        """The content as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatBody(_Body):
     """`POST /v1/chat/completions`."""
 
     messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
 
     @property
     def budget(self) -> int:
         """Output tokens asked for."""
-        return self.max_completion_tokens or self.max_tokens or 16
+        return self.max_completion_tokens or self.max_tokens or DEFAULT_BUDGET
 
     def text(self) -> str:
         """The contents one after another: the byte-level copier knows no chat template."""
-        return "".join(message.content for message in self.messages)
+        return "".join(message.text() for message in self.messages)
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,8 @@ class Shape:
         """The one choice of a stream chunk."""
         if self.object == "text_completion":
             return {"index": 0, "text": text, "finish_reason": finish, "logprobs": None}
-        return {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish, "logprobs": None}
+        delta = {"role": "assistant", "content": text} if finish is None else {"content": text} if text else {}
+        return {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
 
 
 COMPLETION = Shape("cmpl", "text_completion", "text_completion")
@@ -99,7 +117,8 @@ CHAT = Shape("chatcmpl", "chat.completion", "chat.completion.chunk")
 def usage(prompt_tokens: int, output_tokens: int) -> dict[str, int]:
     """OpenAI's usage object."""
     return {
-        "prompt_tokens": prompt_tokens, "completion_tokens": output_tokens, "total_tokens": prompt_tokens + output_tokens,
+        "prompt_tokens": prompt_tokens, "completion_tokens": output_tokens,
+        "total_tokens": prompt_tokens + output_tokens,
     }  # fmt: skip
 
 

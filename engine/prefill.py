@@ -7,16 +7,14 @@ outstanding 0 is sent only then.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from engine.defences import ADMISSION_GATE, PAGE_TAG
 from engine.executor import PrefillWork
 from engine.integrity import CheckMode
-from engine.kv_cache import KVCachePool, PageGeometry
 from engine.request import Request, RequestError, RequestStatus
 from engine.role import Parts, Role
 from engine.transfer import Grant, KVPoll, KVSender
@@ -26,6 +24,7 @@ from engine.wire import Message
 log = logging.getLogger(__name__)
 
 CHUNK_TOKENS, BATCH_TOKENS = 256, 512
+REMEMBERED_REFUSALS = 4096
 
 
 @dataclass
@@ -47,7 +46,13 @@ class PrefillBootstrapQueue:
 
     requests: dict[int, Request] = field(default_factory=dict)
     grants: dict[int, Grant] = field(default_factory=dict)
-    refused: dict[int, RequestError] = field(default_factory=dict)
+    refused: OrderedDict[int, RequestError] = field(default_factory=OrderedDict)
+
+    def refuse(self, room: int, error: RequestError) -> None:
+        """Remember what a grant for `room` is to be told. Grants that never come are forgotten, the oldest first."""
+        self.refused[room] = error
+        while len(self.refused) > REMEMBERED_REFUSALS:
+            self.refused.popitem(last=False)
 
     def ready(self) -> list[int]:
         """Rooms that have both."""
@@ -63,16 +68,18 @@ class PrefillEngine(Role):
         self.queue = PrefillBootstrapQueue()
         self._waiting: deque[_Computing] = deque()
         self._computing: dict[int, _Computing] = {}  # xfer -> what is computed or written
-        self._connected: dict[str, str] = {}
+        self._connected: dict[str, Message] = {}
         self._landed: deque[tuple[int, str | None]] = deque()  # from the writer thread: xfer, error
 
     def admit(self, request: Request) -> None:
         """See `Role`. An over-pool prompt is refused here, or (fault short-handoff) swapped for a placeholder."""
         refusal = self.parts.limits.refusal(request.prompt_tokens, request.given.max_tokens)
         if refusal is not None:
-            limit, error = refusal
-            enforced = self.checks.failed(ADMISSION_GATE, request.req, expected=limit, found=request.prompt_tokens)
-            if enforced or not self.faults.short_handoff.on:
+            error = refusal.error
+            enforced = self.checks.failed(
+                ADMISSION_GATE, request.req, expected=refusal.limit, found=refusal.found, pool=self.pool.name
+            )
+            if enforced or not (refusal.over_pool and self.faults.short_handoff.on):
                 self._refuse_room(request.given.room, error)
                 self.reject(request, error)
                 return
@@ -100,6 +107,15 @@ class PrefillEngine(Role):
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
 
+    def release_writes(self) -> None:
+        """See `Role`."""
+        self.transport.ungate()
+
+    def close(self) -> None:
+        """See `Role`; what was not posted never will be."""
+        self.transport.close()
+        super().close()
+
     def work(self) -> bool:
         """See `Role`."""
         busy = self._take_landed()
@@ -111,7 +127,7 @@ class PrefillEngine(Role):
     def _refuse_room(self, room: int, error: RequestError) -> None:
         grant = self.queue.grants.pop(room, None)
         if grant is None:
-            self.queue.refused[room] = error
+            self.queue.refuse(room, error)
         else:
             self._ack(KVSender(grant), 0, "failed", error=error)
 
@@ -132,15 +148,14 @@ class PrefillEngine(Role):
         self._start_ready()
 
     def _connect(self, message: Message) -> str | None:
-        memory = message["memory"]
-        if self._connected.get(message["from"]) == memory["path"]:
+        """Make the granting worker's pool writable; says why it cannot be."""
+        if self._connected.get(message["from"]) == message["memory"]:
             return None
         try:
-            pool = KVCachePool(Path(memory["path"]), memory["pages"], PageGeometry(**memory["geometry"]), create=False)
-            self.transport.connect(message["from"], pool)
+            self.transport.connect(message["from"], message["memory"])
         except (ValueError, OSError) as error:
             return str(error)
-        self._connected[message["from"]] = memory["path"]
+        self._connected[message["from"]] = message["memory"]
         return None
 
     def _start_ready(self) -> None:
@@ -179,21 +194,25 @@ class PrefillEngine(Role):
             first = work.start // page_tokens
             pages, tag = work.pages[first:], int(work.tags[0])
             columns = {"pos": first, "tok_off": work.start % page_tokens, "tokens": count}
-            self.recorder.pages("write", self.pool.name, item.request.req, tag, pages, **columns)
+            self.recorder.pages("write", self.pool.name, item.request.req, tag, pages, since_seq=since, **columns)
             self.recorder.pages("bind", self.pool.name, item.request.req, tag, pages, **columns)
             item.done += count
-        self.runs.note("prefill", tuple(work.req for work in works), since, start, end)
+        self.runs.note(
+            "prefill", tuple(work.req for work in works), since, start, end, sum(count for _, count in batch)
+        )
         self.runs.close()
         for (item, _), result in zip(batch, results, strict=True):
             if result.mismatches:
                 worst = result.mismatches[0]
                 message = f"page {worst.page} does not hold this request's content"
                 if self.checks.failed(
-                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, pool=self.pool.name, page=worst.page,
-                    step=self.runs.steps, n=len(result.mismatches),
+                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, pool=self.pool.name,
+                    page=worst.page, step=self.runs.steps, n=len(result.mismatches),
                 ):  # fmt: skip
                     item.failed = message
-            if item.done == len(item.tokens) or item.failed:
+            if item.failed:
+                self._drained(item)
+            elif item.done == len(item.tokens):
                 item.first_token = result.token
                 self._row(item.request, "first_token")
                 self._hand_over(item)
@@ -209,9 +228,6 @@ class PrefillEngine(Role):
         item.request.move(RequestStatus.TRANSFERRING)
         sender, xfer = item.sender, item.sender.grant.xfer
         sender.move(KVPoll.TRANSFERRING)
-        if item.failed or (sender.aborted and not self.faults.late_write.on):
-            self._drained(item)
-            return
         if self.faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
         batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens)
@@ -222,8 +238,9 @@ class PrefillEngine(Role):
     def _callbacks(self, item: _Computing, batch: WriteBatch) -> Callbacks:
         columns = {
             "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
-            "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name, "src_tag": int(item.request.tags[0]),
-            "dst_tag": batch.dst_tag, "n": len(batch.src_pages), "pos": batch.chunk * BATCH_PAGES,
+            "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
+            "src_tag": int(item.request.tags[0]), "dst_tag": batch.dst_tag,
+            "n": len(batch.src_pages), "pos": batch.chunk * BATCH_PAGES,
         }  # fmt: skip
         lists = {"src_pages": batch.src_pages.tolist(), "dst_pages": batch.dst_pages.tolist()}
 
@@ -260,9 +277,11 @@ class PrefillEngine(Role):
         result = "failed" if error else "aborted" if sender.aborted else "success"
         sender.move(KVPoll.SUCCESS if result == "success" else KVPoll.FAILED)
         self._ack(sender, 0, result, item, error)
-        tag = int(request.tags[0])
-        self.recorder.pages("unbind", self.pool.name, request.req, tag, request.pages, cause="sent")
-        self.pool.free(request.req, tag, request.pages, "sent" if result == "success" else "abort")
+        tag, cause = int(request.tags[0]), "sent" if result == "success" else "error" if error else "abort"
+        bound = request.pages[: self.pool.pages_for(item.done)]
+        if len(bound):
+            self.recorder.pages("unbind", self.pool.name, request.req, tag, bound, cause=cause)
+        self.pool.free(request.req, tag, request.pages, cause)
         if sender.aborted:
             error = RequestError(499, "aborted", "aborted by decode")
         request.move(RequestStatus.ABORTED if error else RequestStatus.FINISHED)
@@ -279,8 +298,8 @@ class PrefillEngine(Role):
         grant = sender.grant
         sender.told_outstanding = outstanding
         self.recorder.record(
-            "transfers", "ack", xfer=grant.xfer, room=grant.room, req=item.request.req if item else None, peer=grant.decode,
-            outstanding=outstanding, status="sent", dst_tag=grant.tag,
+            "transfers", "ack", xfer=grant.xfer, room=grant.room, req=item.request.req if item else None,
+            peer=grant.decode, outstanding=outstanding, status="sent", dst_tag=grant.tag,
         )  # fmt: skip
         message: Message = {"kind": "ack", "xfer": grant.xfer, "outstanding": outstanding, "result": result}
         if item is not None and result == "success":
@@ -302,10 +321,14 @@ class PrefillEngine(Role):
         item.sender.aborted = True
         if item in self._waiting:
             self._waiting.remove(item)
+            item.sender.move(KVPoll.FAILED)
             self._ack(item.sender, 0, "aborted")
             item.request.move(RequestStatus.ABORTED)
             self.end(item.request, "abort", RequestError(499, "aborted", "aborted by decode"))
-        elif item.request.status is RequestStatus.TRANSFERRING:
+        elif item.request.status is RequestStatus.RUNNING:
+            if not self.faults.late_write.on:
+                self._drained(item)
+        else:
             if not self.faults.late_write.on:
                 item.outstanding -= self.transport.cancel(xfer)
             if item.outstanding:
@@ -317,5 +340,5 @@ class PrefillEngine(Role):
         """The room has a grant but no request yet (it may still come), or its handoff is already over."""
         grant = self.queue.grants.pop(room, None)
         if grant is not None and grant.xfer == xfer:
-            self.queue.refused[room] = RequestError(499, "aborted", "aborted by decode")
+            self.queue.refuse(room, RequestError(499, "aborted", "aborted by decode"))
             self._ack(KVSender(grant), 0, "aborted")

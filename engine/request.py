@@ -87,6 +87,7 @@ class Request:
     output: list[int] = field(default_factory=list)
     last_token_us: int | None = None
     error: RequestError | None = None
+    told: bool = False  # whether the client has heard of its end
 
     @property
     def prompt_tokens(self) -> int:

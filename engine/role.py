@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
 
 from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.defences import Checks, Limits
 from engine.executor import Executor
 from engine.faults import Faults
-from engine.kv_cache import KVCachePool
 from engine.ledger.recorder import Recorder
 from engine.request import GenerateRequest, Request, RequestError, RequestStatus
 from engine.step_runs import StepRuns
@@ -59,13 +60,21 @@ class Parts:
     wire: Wire
     executor: Executor
     pool: BlockPool
-    memory: KVCachePool
+    memory: dict[str, Any]  # how peers reach this worker's pool: opaque here, sent with every grant
     checks: Checks
     limits: Limits
     faults: Faults
     truth: TruthLog
     emit: Emit
     names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a tick did, and the time (us) at which the next one is due even if no command or message comes."""
+
+    busy: bool
+    wake_us: int
 
 
 class Role(ABC):
@@ -80,6 +89,7 @@ class Role(ABC):
             parts.worker, parts.recorder.epoch, parts.wire.address, lambda: parts.recorder.seq, parts.clock.now_us
         )
         self._by_rid: dict[str, Request] = {}
+        self._by_room: dict[int, Request] = {}
         self._next_req = 1
         self._commands: deque[Callable[[], None]] = deque()
         self._gauged = 0
@@ -92,8 +102,8 @@ class Role(ABC):
         """Give up a request. Thread-safe; unknown rids are ignored."""
         self._commands.append(lambda: self._abort_rid(rid, reason))
 
-    def tick(self) -> bool:
-        """One round: commands, messages, the role's own work. True where something was done."""
+    def tick(self) -> Turn:
+        """One round: commands, messages, the role's own work, heartbeats and gauges."""
         messages = self.parts.wire.receive()
         busy = bool(messages or self._commands)
         if busy:
@@ -103,8 +113,15 @@ class Role(ABC):
         for message in messages:
             self._hear(message)
         busy = self.work() or busy
-        self._keep_time()
-        return busy
+        return Turn(busy, self._keep_time())
+
+    @abstractmethod
+    def release_writes(self) -> None:
+        """Let every gated write go. Thread-safe."""
+
+    def close(self) -> None:
+        """Write what is still open; nothing ticks any more."""
+        self.runs.close()
 
     @abstractmethod
     def work(self) -> bool:
@@ -151,6 +168,12 @@ class Role(ABC):
         )  # fmt: skip
         self._close(request)
 
+    def tell_end(self, request: Request) -> None:
+        """The client hears of a request's end, once, with whatever error it has."""
+        if not request.told:
+            request.told = True
+            self.parts.emit(request.given.rid, Ended(request.error, len(request.output)))
+
     def _row(self, request: Request, op: str, **columns: object) -> None:
         self.recorder.record("requests", op, req=request.req, **columns)
 
@@ -158,17 +181,18 @@ class Role(ABC):
         self.requests.pop(request.req, None)
         if self._by_rid.get(request.given.rid) is request:
             del self._by_rid[request.given.rid]
+        self._by_room.pop(request.given.room, None)
         self.parts.truth.finish(request.given.rid, len(request.output), request.last_token_us)
-        self.parts.emit(request.given.rid, Ended(request.error, len(request.output)))
+        self.tell_end(request)
 
     def _receive(self, given: GenerateRequest) -> None:
-        if given.rid in self._by_rid:
-            error = RequestError(409, "request_id_in_use", f"request id {given.rid} is in use; send a new x-request-id")
-            self.parts.emit(given.rid, Ended(error, 0))
+        taken = self._taken(given)
+        if taken is not None:
+            self.parts.emit(given.rid, Ended(taken, 0))
             return
         request = Request(self._next_req, given, stamp_of(given.rid))
         self._next_req += 1
-        self.requests[request.req] = self._by_rid[given.rid] = request
+        self.requests[request.req] = self._by_rid[given.rid] = self._by_room[given.room] = request
         self.parts.truth.stamp(request.stamp, given.rid)
         self._row(
             request, "receive", rid=given.rid, attempt=1, choice=0, room=given.room, tenant=given.tenant,
@@ -176,6 +200,16 @@ class Role(ABC):
             limit_tokens=self.parts.limits.prompt_limit_tokens,
         )  # fmt: skip
         self.admit(request)
+
+    def _taken(self, given: GenerateRequest) -> RequestError | None:
+        """Why a rid or a room cannot be had: two live requests under one name would get each other's tokens."""
+        if given.rid in self._by_rid:
+            return RequestError(
+                HTTPStatus.CONFLICT, "request_id_in_use", f"request id {given.rid} is in use; send a new x-request-id"
+            )
+        if given.room in self._by_room:
+            return RequestError(HTTPStatus.CONFLICT, "room_in_use", f"bootstrap room {given.room} is in use")
+        return None
 
     def _abort_rid(self, rid: str, reason: str) -> None:
         request = self._by_rid.get(rid)
@@ -186,14 +220,15 @@ class Role(ABC):
         beat = self.peers.hear(message)
         view = self.peers.known[beat.peer]
         now = self.parts.clock.now_us()
-        if now - view.beat_t >= BEAT_BUSY_US:
+        # A message that echoes nothing proves no clock; a null offset would say that clocks are unusable.
+        if beat.offset_us is not None and now - view.beat_t >= BEAT_BUSY_US:
             view.beat_t = now
             self.recorder.heartbeat(beat.peer, beat.epoch, beat.seq, beat.offset_us, beat.error_us)
         if message["kind"] != "beat":
             self.handle(message)
 
-    def _keep_time(self) -> None:
-        """Heartbeats to peers and the gauge row."""
+    def _keep_time(self) -> int:
+        """Heartbeats to peers and the gauge row; returns when the next of them is due."""
         now = self.parts.clock.now_us()
         interval = BEAT_BUSY_US if self._by_rid else BEAT_IDLE_US
         for name, view in self.peers.known.items():
@@ -210,3 +245,4 @@ class Role(ABC):
                 in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
                 running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
             )  # fmt: skip
+        return min([self._gauged + GAUGE_US, *(view.told_t + interval for view in self.peers.known.values())])

@@ -85,7 +85,7 @@ def start_engine(config: EngineConfig) -> RunningEngine:
     hop_key = secrets.token_urlsafe(32)
     (run_dir / "hop.key").touch(mode=0o600)
     (run_dir / "hop.key").write_text(hop_key)
-    from engine.checkpoint import default_checkpoint  # torch: only where an engine is really started
+    from engine.checkpoint import default_checkpoint  # noqa: PLC0415  torch: only where an engine is really started
 
     checkpoint = default_checkpoint(run_dir)
     memory = shared_directory((config.prefill_pages + config.decode_pages) * 40_000)

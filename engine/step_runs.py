@@ -22,6 +22,7 @@ class _Run:
     t_end: int
     end: int
     batch: tuple[int, ...]
+    tokens: int
     n: int = 1
 
 
@@ -37,17 +38,30 @@ class StepRuns:
         """The number of the pass that is about to begin."""
         return self.steps + 1
 
-    def note(self, op: str, batch: tuple[int, ...], since_seq: int, start_us: int, end_us: int) -> None:
-        """A pass over `batch` (req ordinals) has ended; `since_seq` was the last seq taken when it began."""
+    def note(
+        self, op: str, batch: tuple[int, ...], since_seq: int, start_us: int, end_us: int, tokens: int | None = None
+    ) -> None:
+        """A pass over `batch` (req ordinals) and `tokens` tokens (None: one each) has ended.
+
+        `since_seq` was the last seq taken when it began; times are us.
+        """
+        count = len(batch) if tokens is None else tokens
         self.steps += 1
         run = self._run
         goes_on = run is not None and run.op == op and run.batch == batch and run.since_seq == since_seq
         if run is not None and goes_on and start_us - run.t < MAX_RUN_US:
-            run.n, run.t_end, run.end = run.n + 1, start_us, end_us
+            run.n, run.t_end, run.end, run.tokens = run.n + 1, start_us, end_us, run.tokens + count
             return
         self.close()
         self._run = _Run(
-            op, self._recorder.seq if run is not None else since_seq, self.steps, start_us, start_us, end_us, batch
+            op,
+            self._recorder.seq if run is not None else since_seq,
+            self.steps,
+            start_us,
+            start_us,
+            end_us,
+            batch,
+            count,
         )
 
     def close(self) -> None:
@@ -55,6 +69,6 @@ class StepRuns:
         if self._run is not None:
             run, self._run = self._run, None
             self._recorder.record(
-                "steps", run.op, since_seq=run.since_seq, step=run.step, n=run.n, t_end=run.t_end, batch=len(run.batch),
-                tokens=len(run.batch) * run.n, micros=run.end - run.t,
+                "steps", run.op, t=run.t, since_seq=run.since_seq, step=run.step, n=run.n, t_end=run.t_end,
+                batch=len(run.batch), tokens=run.tokens, micros=run.end - run.t,
             )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PAD = 0
+PAD, VOCABULARY = 0, 256
 
 
 class ByteTokenizer:

@@ -1,6 +1,6 @@
 """The real executor: forward passes of a checkpoint over the worker's own pool.
 
-Invariant: order within a pass is write own slots, gather and attend, then compare headers, then look at the stamps.
+Invariant: order within a pass is write own slots, gather and attend, look at the stamps, then compare headers.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ class TorchExecutor:
     ) -> PassResult:
         if self.after_gather is not None:
             self.after_gather()
-        mismatches = check_tags(self._pool, work.pages, work.tags, kv_tokens) if check else ()
+        # Stamps before headers: a write shows its header first, so a stamp seen here is a header the check sees.
         if self._truth.on:
             self._look(work, kv_tokens, step, t)
+        mismatches = check_tags(self._pool, work.pages, work.tags, kv_tokens) if check else ()
         return PassResult(token, mismatches)
 
     def _look(self, work: PrefillWork | DecodeWork, kv_tokens: int, step: int, t: int) -> None:

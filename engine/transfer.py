@@ -65,14 +65,16 @@ class KVSender:
         """Bounded batches that carry `tokens` tokens in `pages` to the first pages of the grant."""
         grant = self.grant
         valid = np.minimum(tokens - np.arange(len(pages)) * page_tokens, page_tokens).astype(np.int32)
-        starts = range(0, len(pages), BATCH_PAGES)
-        return [
-            WriteBatch(
-                grant.xfer, grant.room, chunk, pages[i : i + BATCH_PAGES], grant.decode, grant.pages[i : i + BATCH_PAGES],
-                grant.tag, valid[i : i + BATCH_PAGES],
-            )
-            for chunk, i in enumerate(starts)
-        ]  # fmt: skip
+        batches = []
+        for chunk, start in enumerate(range(0, len(pages), BATCH_PAGES)):
+            stop = min(start + BATCH_PAGES, len(pages))
+            batches.append(
+                WriteBatch(
+                    grant.xfer, grant.room, chunk, pages[start:stop], grant.decode, grant.pages[start:stop], grant.tag,
+                    valid[start:stop],
+                )
+            )  # fmt: skip
+        return batches
 
 
 class KVReceiver:

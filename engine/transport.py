@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class Callbacks:
 class Transport(Protocol):
     """Writes batches into peers' pools, in order of submission but for gated transfers."""
 
-    def connect(self, peer: str, pool: KVCachePool) -> None:
-        """Make a peer's pool writable under its name."""
+    def connect(self, peer: str, memory: dict[str, Any]) -> None:
+        """Make a peer's pool writable; `memory` is how the peer describes it. Raises ValueError, OSError."""
 
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """Queue a batch."""
@@ -80,8 +80,9 @@ class SharedMemoryTransport:
         self._thread = threading.Thread(target=self._run, name="kv-writer", daemon=True)
         self._thread.start()
 
-    def connect(self, peer: str, pool: KVCachePool) -> None:
+    def connect(self, peer: str, memory: dict[str, Any]) -> None:
         """See `Transport`. Raises ValueError where the geometries differ."""
+        pool = KVCachePool.attach(memory)
         if pool.geometry != self._pool.geometry:
             raise ValueError(f"{peer} has pages of {pool.geometry}, this worker of {self._pool.geometry}")
         self._peers[peer] = pool

@@ -36,7 +36,7 @@ class ZmqWire:
 
     def __init__(self, hop_key: str, address: str = "tcp://127.0.0.1:*") -> None:
         self._hop_key = hop_key
-        self._context = zmq.Context.instance()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.LINGER, 0)
         self._inbox.bind(address)
@@ -57,7 +57,7 @@ class ZmqWire:
 
     def receive(self) -> list[Message]:
         """See `Wire`. Messages without the hop key are dropped."""
-        found = []
+        found: list[Message] = []
         while True:
             try:
                 message = msgpack.unpackb(self._inbox.recv(zmq.NOBLOCK))
@@ -113,7 +113,8 @@ class Peers:
             view.told_t = now
         echo = [view.sent_t, now - view.heard_t] if view is not None else None
         return {
-            **message, "from": self._worker, "epoch": self._epoch, "at": self._address, "seq": self._seq(), "t": now, "echo": echo,
+            **message, "from": self._worker, "epoch": self._epoch, "at": self._address, "seq": self._seq(), "t": now,
+            "echo": echo,
         }  # fmt: skip
 
     def hear(self, message: Message) -> Heartbeat:

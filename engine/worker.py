@@ -13,21 +13,24 @@ from engine.config import ProcessConfig
 from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
 from engine.door import open_recorder, serve_app
+from engine.engine_thread import EngineThread
 from engine.faults import Faults
 from engine.kv_cache import KVCachePool, PageGeometry
 from engine.ledger.recorder import Recorder
 from engine.model import Llama
 from engine.prefill import PrefillEngine
 from engine.role import Parts, Role
-from engine.server import EngineThread, worker_app
+from engine.server import worker_app
 from engine.torch_executor import TorchExecutor
 from engine.transport import SharedMemoryTransport
 from engine.truth import TruthLog
 from engine.wire import ZmqWire
 
 
-def build_role(config: ProcessConfig, recorder: Recorder, clock: RealClock, thread: EngineThread) -> Role:
-    """Everything a role needs, wired together."""
+def build_role(
+    config: ProcessConfig, recorder: Recorder, clock: RealClock, thread: EngineThread
+) -> tuple[Role, KVCachePool]:
+    """Everything a role needs, wired together, and the pool file that is to be removed at the end."""
     engine = config.engine
     weights, model = load_checkpoint(Path(config.checkpoint))
     pages = engine.prefill_pages if config.role == "prefill" else engine.decode_pages
@@ -41,34 +44,37 @@ def build_role(config: ProcessConfig, recorder: Recorder, clock: RealClock, thre
     for name in engine.faults:
         faults.switch(name, True)
     recorder.record(
-        "workers", "config", pool="kv", pool_pages=pages, page_tokens=engine.page_tokens, page_bytes=geometry.page_bytes,
-        kv_format="float32", layers=geometry.layers, kv_heads=geometry.kv_heads, head_dim=geometry.head_dim,
-        context_tokens=engine.context_tokens, prompt_limit_tokens=limits.prompt_limit_tokens,
+        "workers", "config", pool="kv", pool_pages=pages, page_tokens=engine.page_tokens,
+        page_bytes=geometry.page_bytes, kv_format="float32", layers=geometry.layers, kv_heads=geometry.kv_heads,
+        head_dim=geometry.head_dim, context_tokens=engine.context_tokens,
+        prompt_limit_tokens=limits.prompt_limit_tokens,
         defences=[f"{name}={mode}" for name, mode in defences.modes().items()],
     )  # fmt: skip
     executor = TorchExecutor(Llama(weights, model, engine.context_tokens + 1), memory, truth, clock.now_us)
     parts = Parts(
-        worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory, limits=limits,
-        wire=ZmqWire(config.hop_key, f"tcp://127.0.0.1:{config.wire_port}"), checks=Checks(defences, recorder), faults=faults,
-        truth=truth, emit=thread.emit, names={config.prefill_wire: "prefill-0"},
+        worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory.describe(),
+        limits=limits, wire=ZmqWire(config.hop_key, f"tcp://127.0.0.1:{config.wire_port}"),
+        checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit,
+        names={config.prefill_wire: "prefill-0"},
     )  # fmt: skip
-    return PrefillEngine(parts, SharedMemoryTransport(memory)) if config.role == "prefill" else DecodeEngine(parts)
+    role = PrefillEngine(parts, SharedMemoryTransport(memory)) if config.role == "prefill" else DecodeEngine(parts)
+    return role, memory
 
 
 def run_worker(config: ProcessConfig) -> None:
     """Serve one role until told to stop; the ledger is closed and sealed on the way out."""
     clock, thread = RealClock(), EngineThread()
     recorder = open_recorder(config, clock)
-    role = build_role(config, recorder, clock, thread)
-    thread.start(role, lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        serve_app(worker_app(role, thread, config), config.http_port)
+        role, memory = build_role(config, recorder, clock, thread)
+        try:
+            thread.start(role, lambda: os.kill(os.getpid(), signal.SIGTERM))
+            serve_app(worker_app(role, thread, config), config.http_port)
+        finally:
+            thread.stop()
+            role.close()
+            memory.unlink()
     finally:
-        thread.stop()
-        if isinstance(role, PrefillEngine):
-            role.transport.close()
-        role.runs.close()
         recorder.close()
-        role.parts.memory.unlink()
     if thread.failure is not None:
         raise SystemExit(1)
