@@ -1,7 +1,7 @@
 """Talking to a running engine over HTTP.
 
 Invariant: every call ends by its deadline, reads at most `MAX_BYTES`, follows no redirect, uses no proxy, and keys
-never appear in an error or a representation.
+never appear in an error or a representation. The workers' hop key is not used: nothing here may command a worker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class EngineFile(BaseModel):
     decode: list[str]
     ledger: Path | None = None
     api_keys: dict[str, SecretStr] = {}
-    hop_key_file: Path | None = None
 
     def workers(self) -> list[tuple[str, str]]:
         """(role, address) of every worker."""
@@ -82,14 +81,13 @@ class EngineClient:
     def __init__(self, engine: EngineFile) -> None:
         self.engine = engine
         self._http = httpx.Client(trust_env=False, follow_redirects=False)
-        self._hop_key = _read_key(engine.hop_key_file)
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
     def read_json(self, url: str, deadline: Deadline) -> dict[str, Any]:
-        """GET an object from a worker or the gateway, with the hop credential. Raises HttpFailure."""
+        """GET an object from a worker or the gateway. Raises HttpFailure."""
         answer = self._get(url, deadline).json()
         if not isinstance(answer, dict):
             raise HttpFailure("broken", f"{url} did not answer with a JSON object")
@@ -102,12 +100,12 @@ class EngineClient:
     def post(self, url: str, tenant: str, rid: str, body: dict[str, Any], deadline: Deadline) -> Reply:
         """POST JSON to the gateway as `tenant`. Any status is an answer. Raises HttpFailure when none comes."""
         key = self.engine.api_keys[tenant].get_secret_value()
-        headers = {"Authorization": f"Bearer {key}", "x-request-id": rid}
+        # The purpose stands in the ledger, so that a report can tell probes from customers.
+        headers = {"Authorization": f"Bearer {key}", "x-request-id": rid, "x-kvwitness-purpose": "probe"}
         return self._send("POST", url, headers, deadline, body)
 
     def _get(self, url: str, deadline: Deadline) -> Reply:
-        headers = {"Authorization": f"Bearer {self._hop_key}"} if self._hop_key else {}
-        reply = self._send("GET", url, headers, deadline, None)
+        reply = self._send("GET", url, {}, deadline, None)
         if reply.status != httpx.codes.OK:
             raise HttpFailure("status", f"{url} answered {reply.status}", reply.status)
         return reply
@@ -140,12 +138,3 @@ def _read_body(response: httpx.Response, deadline: Deadline, url: str) -> bytes:
         if deadline.left() <= 0:
             raise HttpFailure("timeout", f"{url}: the answer did not end in time")
     return bytes(content)
-
-
-def _read_key(path: Path | None) -> str:
-    if path is None:
-        return ""
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"hop_key_file {path}: cannot be read ({error}); run as the engine's user") from error

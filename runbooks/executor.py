@@ -35,6 +35,12 @@ _STEP_STATE = {
     Outcome.UNDECIDED: StepState.UNDECIDED,
 }
 
+_WORDS = {
+    StepState.CONFIRMED: "as expected",
+    StepState.FAILED: "NOT as expected:",
+    StepState.UNDECIDED: "could not be decided (counts as not as expected):",
+}
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -205,7 +211,7 @@ class _Run:
 
     def _settle(self, place: int, state: StepState, findings: list[str]) -> StepState:
         self._move_step(place, state, findings=findings)
-        self._say(f"  {state.value}" + (": " + "; ".join(findings) if findings else ""))
+        self._say("\n".join([f"  {_WORDS[state]}", *(f"    {finding}" for finding in findings)]))
         return state
 
     def _skip(self, places: range) -> None:

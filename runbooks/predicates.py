@@ -184,8 +184,8 @@ def _same_kind(left: Any, right: Any) -> bool:
 
 def _sentence(predicate: Predicate, name: str, value: Any, holds: bool) -> str:
     if predicate.op is Op.EMPTY:
-        expected = "nothing"
-    elif predicate.op is Op.WITHIN_PCT:
+        return f"{predicate.says or name}: {_shown(value)}"
+    if predicate.op is Op.WITHIN_PCT:
         expected = f"within {predicate.pct} % of {_shown(predicate.to)}"
     else:
         expected = f"{predicate.op} {_shown(predicate.to)}"

@@ -18,6 +18,9 @@ from runbooks.plan import Plan, planned_inputs
 from runbooks.states import Conclusion, RunState, StepState
 from runbooks.store import StoredRun
 
+# A step's `confirmed` says that its expectation held, a run's that the alert is real: people get other words.
+STEP_WORDS = {StepState.CONFIRMED: "holds", StepState.FAILED: "does not hold", StepState.IN_DOUBT: "in doubt"}
+
 EXIT_CODES = {Conclusion.NOT_CONFIRMED: 0, Conclusion.CONFIRMED: 1, Conclusion.UNDECIDED: 2}
 
 
@@ -98,11 +101,12 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 def print_run(finished: Finished, console: Console) -> None:
     """A run as a table, with its findings and its probes below."""
     run = finished.run
-    table = Table(title=headline(run), title_justify="left", box=None, pad_edge=False)
+    console.print(headline(run), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
     for column in ("step", "phase", "state", "finding"):
         table.add_column(column, overflow="fold")
     for step in run.steps:
-        table.add_row(step.step_id, step.phase, step.state.value, "\n".join(step.findings))
+        table.add_row(step.step_id, step.phase, STEP_WORDS.get(step.state, step.state.value), "\n".join(step.findings))
     console.print(table)
     _print_limits(run, console)
     _print_probes(run, console)
@@ -153,7 +157,8 @@ def print_plan(plan: Plan, console: Console) -> None:
     """A plan as a table, its warnings below."""
     data = plan_data(plan)
     title = f"{data['runbook']} {data['version']}: {data['title']} against {data['target'] or 'no engine'}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    console.print(title, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
     for column in ("step", "phase", "by", "action", "effect", "if it does not hold", "timeout"):
         table.add_column(column, overflow="fold")
     for step in data["steps"]:

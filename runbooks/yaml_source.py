@@ -55,8 +55,6 @@ def load_yaml(text: str, first_line: int) -> YamlDocument:
     """Parse `text`, whose first line is line `first_line` of its file. Raises YamlProblem."""
     loader = _StrictLoader(text)
     try:
-        if loader.check_event(yaml.AliasEvent):
-            raise YamlProblem(first_line, "YAML aliases are not allowed")
         node = loader.get_single_node()
         if node is None:
             raise YamlProblem(first_line, "is empty; write the keys")
@@ -80,11 +78,11 @@ def _walk(node: yaml.Node, path: Path, first_line: int, lines: dict[Path, int], 
     lines.setdefault(path, line)
     if len(path) > MAX_DEPTH:
         raise YamlProblem(line, f"is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(node, yaml.ScalarNode):
-        return
     if id(node) in seen:
         raise YamlProblem(line, "uses a YAML alias; write the value out")
     seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode):
+        return
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _walk(item, (*path, index), first_line, lines, seen)

@@ -7,6 +7,7 @@ is chosen, and what follows is undecided.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,13 +18,14 @@ from runbooks.engine_client import EngineClient, HttpFailure
 from runbooks.errors import StepUndecided
 
 # What is read: /server_info's name (SGLang's) and the gauge of the same meaning.
-WORKER_SOURCES: dict[str, tuple[str, str]] = {
+SOURCES: dict[str, tuple[str, str]] = {
     "pool_tokens": ("max_total_num_tokens", "kvwitness_pool_tokens"),
     "context_tokens": ("context_length", "kvwitness_context_tokens"),
     "page_tokens": ("page_size", "kvwitness_page_tokens"),
     "prompt_limit_tokens": ("max_req_input_len", "kvwitness_prompt_limit_tokens"),
 }
 SOURCE_TIMEOUT_S = 5.0
+NO_ENGINE = "no engine was named; give --engine RUN_DIR/engine.json"
 
 
 class WorkerLimits(ActionModel):
@@ -53,99 +55,94 @@ class PoolReading(ActionModel):
 
 
 def read_pools(_: NoInput, context: ActionContext) -> PoolReading:
-    """Ask every worker's /server_info and /metrics, and the gateway's /v1/models and /server_info."""
-    client = _client(context)
-    unreachable: list[str] = []
-    disagreements: list[str] = []
-    missing: list[str] = []
-    workers = []
-    for role, url in client.engine.workers():
-        limits, faults = _read_worker(client, role, url, context.deadline)
-        unreachable += faults
-        if limits is not None:
-            workers.append(_agreed(limits, disagreements, missing))
-    missing += [f"the engine file names no {role} worker" for role in ("prefill", "decode") if not _has(client, role)]
-    advertised = _read_gateway(client, context.deadline, unreachable, disagreements, missing)
+    """Ask /server_info and /metrics of every worker and of the gateway."""
+    if context.engine is None:
+        raise StepUndecided(NO_ENGINE)
+    reader = _Reader(context.engine, context.deadline)
+    workers = [reader.worker(role, url) for role, url in context.engine.engine.workers()]
+    for role in ("prefill", "decode"):
+        if not any(named == role for named, _ in context.engine.engine.workers()):
+            reader.missing.append(f"the engine file names no {role} worker")
     return PoolReading(
-        workers=workers,
-        advertised_tokens=advertised,
-        unreachable=unreachable,
-        disagreements=disagreements,
-        missing=missing,
+        workers=[worker for worker in workers if worker is not None],
+        advertised_tokens=reader.advertised(),
+        unreachable=reader.unreachable,
+        disagreements=reader.disagreements,
+        missing=reader.missing,
     )
 
 
-def _has(client: EngineClient, role: str) -> bool:
-    return any(named == role for named, _ in client.engine.workers())
+class _Reader:
+    """Reads both sources of each process and collects what is wrong with them."""
 
+    def __init__(self, client: EngineClient, deadline: Deadline) -> None:
+        self._client = client
+        self._deadline = deadline
+        self.unreachable: list[str] = []
+        self.disagreements: list[str] = []
+        self.missing: list[str] = []
 
-def _read_worker(
-    client: EngineClient, role: str, url: str, deadline: Deadline
-) -> tuple[dict[str, Any] | None, list[str]]:
-    """Both sources of one worker: {name: (info value, metric value)}, and what could not be read."""
-    info: dict[str, Any] = {}
-    metrics: dict[str, int | None] = {}
-    faults = []
-    try:
-        info = client.read_json(f"{url}/server_info", deadline.within(SOURCE_TIMEOUT_S))
-    except HttpFailure as failure:
-        faults.append(f"{role}: {failure}")
-    try:
-        metrics = gauges(client.read_text(f"{url}/metrics", deadline.within(SOURCE_TIMEOUT_S)))
-    except HttpFailure as failure:
-        faults.append(f"{role}: {failure}")
-    except ValueError as error:
-        faults.append(f"{role}: {url}/metrics is no Prometheus text ({error})")
-    if not info and not metrics:
-        return None, faults
-    values = {name: (_whole(info.get(key)), metrics.get(gauge)) for name, (key, gauge) in WORKER_SOURCES.items()}
-    stated = str(info.get("disaggregation_mode") or role)
-    return {"role": role, "stated": stated, "worker": str(info.get("worker") or url), "url": url, **values}, faults
+    def worker(self, role: str, url: str) -> WorkerLimits | None:
+        """Limits of one worker; None where neither source answers."""
+        info, metrics = self._sources(role, url)
+        if info is None and metrics is None:
+            return None
+        name = self._name(info, url)
+        stated_role = (info or {}).get("disaggregation_mode", role)
+        if stated_role != role:
+            self.disagreements.append(f"{name}: the engine file calls it {role}, it calls itself {_word(stated_role)}")
+        values = {field: self._agreed(name, field, info, metrics, SOURCES[field]) for field in SOURCES}
+        return WorkerLimits(role=role, worker=name, url=url, **values)
 
+    def advertised(self) -> int | None:
+        """Context that customers are promised, in tokens; None where the gateway's sources do not agree on it."""
+        info, metrics = self._sources("gateway", self._client.engine.gateway)
+        if info is None and metrics is None:
+            return None
+        return self._agreed("gateway", "context_tokens", info, metrics, SOURCES["context_tokens"])
 
-def _agreed(found: dict[str, Any], disagreements: list[str], missing: list[str]) -> WorkerLimits:
-    worker = found["worker"]
-    if found["stated"] != found["role"]:
-        disagreements.append(f"{worker}: the engine file calls it {found['role']}, it calls itself {found['stated']}")
-    values: dict[str, int | None] = {}
-    for name, (key, gauge) in WORKER_SOURCES.items():
-        stated, measured = found[name]
-        values[name] = stated if stated is not None and stated == measured else None
-        if stated is None or measured is None:
-            absent = [f"/server_info {key}"] * (stated is None) + [f"/metrics {gauge}"] * (measured is None)
-            missing.append(f"{worker}: {name} is not stated by {' nor by '.join(absent)}")
-        elif stated != measured:
-            disagreements.append(f"{worker}: {name} is {stated} in /server_info and {measured} in /metrics")
-    return WorkerLimits(role=found["role"], worker=worker, url=found["url"], **values)
-
-
-def _read_gateway(
-    client: EngineClient, deadline: Deadline, unreachable: list[str], disagreements: list[str], missing: list[str]
-) -> int | None:
-    """Context that customers are promised: /v1/models and the gateway's /server_info have to agree."""
-    url = client.engine.gateway
-    found: list[int | None] = []
-    for path, pick in (("/v1/models", _model_length), ("/server_info", lambda info: info.get("context_length"))):
+    def _sources(self, role: str, url: str) -> tuple[dict[str, Any] | None, dict[str, int | None] | None]:
+        info: dict[str, Any] | None = None
+        metrics: dict[str, int | None] | None = None
         try:
-            found.append(_whole(pick(client.read_json(f"{url}{path}", deadline.within(SOURCE_TIMEOUT_S)))))
+            info = self._client.read_json(f"{url}/server_info", self._deadline.within(SOURCE_TIMEOUT_S))
         except HttpFailure as failure:
-            unreachable.append(f"gateway: {failure}")
-            found.append(None)
-            continue
-        if found[-1] is None:
-            missing.append(f"gateway: {path} does not state the advertised context")
-    if None in found:
-        return None
-    if found[0] != found[1]:
-        disagreements.append(f"gateway: advertises {found[0]} in /v1/models and {found[1]} in /server_info")
-        return None
-    return found[0]
+            self.unreachable.append(f"{role}: {failure}")
+        try:
+            metrics = gauges(self._client.read_text(f"{url}/metrics", self._deadline.within(SOURCE_TIMEOUT_S)))
+        except HttpFailure as failure:
+            self.unreachable.append(f"{role}: {failure}")
+        except ValueError:
+            self.unreachable.append(f"{role}: {url}/metrics is no Prometheus text")
+        return info, metrics
+
+    def _agreed(
+        self,
+        name: str,
+        field: str,
+        info: dict[str, Any] | None,
+        metrics: dict[str, int | None] | None,
+        names: tuple[str, str],
+    ) -> int | None:
+        stated, measured = _whole((info or {}).get(names[0])), (metrics or {}).get(names[1])
+        if stated is not None and measured is not None and stated != measured:
+            self.disagreements.append(f"{name}: {field} is {stated} in /server_info and {measured} in /metrics")
+        # A source that gave no answer at all is reported as unreachable already.
+        if info is not None and stated is None:
+            self.missing.append(f"{name}: /server_info does not state {names[0]}")
+        if metrics is not None and measured is None:
+            self.missing.append(f"{name}: /metrics does not state {names[1]}")
+        return stated if stated == measured else None
+
+    @staticmethod
+    def _name(info: dict[str, Any] | None, url: str) -> str:
+        name = _word((info or {}).get("worker"))
+        return name or url
 
 
-def _model_length(models: dict[str, Any]) -> Any:
-    entries = models.get("data")
-    lengths = {entry.get("max_model_len") for entry in entries} if isinstance(entries, list) else set()
-    return lengths.pop() if len(lengths) == 1 else None
+def _word(value: Any) -> str:
+    """A short plain word from a process, or ''."""
+    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value) else ""
 
 
 def gauges(text: str) -> dict[str, int | None]:
@@ -227,12 +224,6 @@ def _smallest(values: list[int | None]) -> int | None:
     """The smallest value, or None where any is unknown or there is none."""
     known = [value for value in values if value is not None]
     return min(known) if known and len(known) == len(values) else None
-
-
-def _client(context: ActionContext) -> EngineClient:
-    if context.engine is None:
-        raise StepUndecided("no engine was named; give --engine RUN_DIR/engine.json")
-    return context.engine
 
 
 READ_POOLS = Action("engine.read_pools", Effect.OBSERVE, NoInput, PoolReading, read_pools)
