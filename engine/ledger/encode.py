@@ -1,40 +1,35 @@
-"""From recorded rows to Arrow batches: comparing page lists, fingerprinting, keying digests. Runs in the drain.
+"""From recorded tuples to Arrow batches: comparing page lists, fingerprinting, keying digests. Runs in the drain.
 
 Invariant: a row says (ref_seq, ref_off, n, fingerprint) only where the array it was given equals that slice of
-the allocator's list; on any difference it holds the full list. A row that fits no schema is refused alone.
+the allocator's list; on any difference it holds the full list.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from engine.ledger.digest import key_digest
-from engine.ledger.fingerprint import fingerprints
+from engine.ledger.fingerprint import fingerprint
 from engine.ledger.schema import TABLES
 from engine.ledger.tag import split_tag
 
-REMEMBERED_PAGES = 1 << 22
-"""Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
-
-RecordedRow = tuple[str, str, int, int, int, dict[str, Any]]
-"""(table, op, seq, prev, t us, columns) as the hot path left it."""
-
-_NOT_ENCODABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
+REMEMBERED_LISTS = 1 << 16
 
 
-@dataclass(frozen=True)
-class EncodedRows:
-    """Batches by table, and why rows were refused."""
+class RecordedRow(NamedTuple):
+    """One row as the hot path left it."""
 
-    batches: tuple[tuple[str, pa.RecordBatch], ...]
-    last_seq: int
-    refused: tuple[str, ...]
+    table: str
+    op: str
+    seq: int
+    prev: int
+    t: int
+    columns: dict[str, Any]
 
 
 class Encoder:
@@ -44,104 +39,58 @@ class Encoder:
         self._epoch = epoch
         self._digest_key = digest_key
         self._lists: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._remembered = 0
 
-    def encode(self, rows: list[RecordedRow]) -> EncodedRows:
-        """One batch per table that has rows, rows in the order given (at least one)."""
+    def batches(self, rows: Iterable[RecordedRow]) -> list[tuple[str, pa.RecordBatch]]:
+        """One batch per table that has rows, rows in the order given."""
         by_table: dict[str, list[RecordedRow]] = {}
-        references: list[tuple[dict[str, Any], np.ndarray]] = []
         for row in rows:
-            by_table.setdefault(row[0], []).append(row)
-            columns = row[5]
-            if row[0] == "pages" and columns.get("pages") is not None:
-                self._place(row[1], columns, references)
-        _write_references(references)
-        batches, refused = [], []
-        for table, its_rows in by_table.items():
-            batch, why = self._batch_or_rows(table, its_rows)
-            refused += why
-            if batch.num_rows:
-                batches.append((table, batch))
-        return EncodedRows(tuple(batches), rows[-1][2], tuple(refused))
+            by_table.setdefault(row.table, []).append(self._finish(row))
+        return [(table, self._batch(table, rows_)) for table, rows_ in by_table.items()]
 
-    def _place(self, op: str, columns: dict[str, Any], references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
-        """Remember the list of a reserve; find any other list in its reserve's."""
-        pages, tag = columns["pages"], columns.get("tag")
-        columns["n"] = len(pages)
-        if tag is None:
+    def _finish(self, row: RecordedRow) -> RecordedRow:
+        columns = row.columns
+        if columns.get("digests") is not None:
+            columns["digests"] = [key_digest(self._digest_key, int(value)) for value in columns["digests"]]
+        if row.table == "pages" and columns.get("pages") is not None:
+            pages = columns["pages"]
+            columns["n"] = len(pages)
+            if row.op in ("reserve", "append"):
+                self._lists[columns["tag"]] = pages
+                if len(self._lists) > REMEMBERED_LISTS:
+                    self._lists.popitem(last=False)
+            else:
+                self._refer(columns, pages)
+        return row
+
+    def _refer(self, columns: dict[str, Any], pages: np.ndarray) -> None:
+        """Replace the page list by a reference where it equals a slice of its reserve's list."""
+        tag = columns.get("tag")
+        reserved = self._lists.get(tag) if tag is not None else None
+        if reserved is None or tag is None or not len(pages):
             return
-        if op in ("reserve", "append"):
-            self._lists[tag] = pages
-            self._remembered += len(pages)
-            while self._remembered > REMEMBERED_PAGES and len(self._lists) > 1:
-                self._remembered -= len(self._lists.popitem(last=False)[1])
+        starts = np.flatnonzero(reserved == pages[0])
+        if len(starts) != 1:
             return
-        offset = _offset_of(pages, self._lists.get(tag))
-        if offset is not None:
+        offset = int(starts[0])
+        if np.array_equal(reserved[offset : offset + len(pages)], pages):
             columns["pages"] = None
             columns["ref_seq"], columns["ref_off"] = split_tag(tag).seq, offset
-            references.append((columns, pages))
-
-    def _batch_or_rows(self, table: str, rows: list[RecordedRow]) -> tuple[pa.RecordBatch, list[str]]:
-        """The batch; where it cannot be built, the batch of those rows that each can be."""
-        try:
-            return self._batch(table, rows), []
-        except _NOT_ENCODABLE:
-            fitting, refused = [], []
-            for row in rows:
-                try:
-                    self._batch(table, [row])
-                    fitting.append(row)
-                except _NOT_ENCODABLE as error:
-                    refused.append(f"{table}/{row[1]} at seq {row[2]}: {error}")
-            return self._batch(table, fitting), refused
+            columns["fingerprint"] = fingerprint(pages, tag)
 
     def _batch(self, table: str, rows: list[RecordedRow]) -> pa.RecordBatch:
         schema = TABLES[table]
-        given = [row[5] for row in rows]
-        present = set().union(*given)
-        common = {
-            "epoch": lambda: [self._epoch] * len(rows),
-            "op": lambda: [row[1] for row in rows],
-            "seq": lambda: [row[2] for row in rows],
-            "prev": lambda: [row[3] for row in rows],
-            "t": lambda: [row[4] for row in rows],
-        }
         arrays = []
         for field in schema:
-            if field.name in common:
-                arrays.append(pa.array(common[field.name](), field.type))
-            elif field.name in present:
-                values = [columns.get(field.name) for columns in given]
-                if field.name == "digests":
-                    values = [self._keyed(value) for value in values]
-                arrays.append(pa.array(values, field.type))
-            else:
-                arrays.append(pa.nulls(len(rows), field.type))
+            values = _column(field.name, rows, self._epoch)
+            kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
+            array = pa.array(values, kind)
+            arrays.append(array.cast(field.type) if kind != field.type else array)
         return pa.record_batch(arrays, schema=schema)
 
-    def _keyed(self, digests: Iterable[int] | None) -> list[int] | None:
-        return None if digests is None else [key_digest(self._digest_key, int(value)) for value in digests]
 
-
-def _offset_of(pages: np.ndarray, reserved: np.ndarray | None) -> int | None:
-    """Where `pages` stands as a slice of `reserved`; None where it does not, or where the start is ambiguous."""
-    if reserved is None or not len(pages) or not len(reserved):
-        return None
-    offset = 0
-    if reserved[0] != pages[0]:
-        starts = np.flatnonzero(reserved == pages[0])
-        if len(starts) != 1:
-            return None
-        offset = int(starts[0])
-    return offset if reserved[offset : offset + len(pages)].tobytes() == pages.tobytes() else None
-
-
-def _write_references(references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
-    if not references:
-        return
-    lengths = np.array([len(pages) for _, pages in references])
-    tags = np.array([columns["tag"] for columns, _ in references], np.int64)
-    values = fingerprints(np.concatenate([pages for _, pages in references]), lengths, tags)
-    for (columns, _), value in zip(references, values.tolist(), strict=True):
-        columns["fingerprint"] = value
+def _column(name: str, rows: list[RecordedRow], epoch: int) -> list[Any]:
+    if name == "epoch":
+        return [epoch] * len(rows)
+    if name in ("seq", "prev", "t", "op"):
+        return [getattr(row, name) for row in rows]
+    return [row.columns.get(name) for row in rows]
