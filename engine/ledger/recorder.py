@@ -74,7 +74,8 @@ class Recorder:
         return self._seq
 
     def record(self, table: str, op: str, **columns: Any) -> int:
-        """Queue one row and return its seq. Columns are those of `schema.TABLES[table]`."""
+        """Queue one row and return its seq. Columns are those of `schema.TABLES[table]`; `t` (us) only where the row tells
+        of something that began earlier, as a run of steps does."""
         with self.lock:
             return self._take(table, op, columns)
 
@@ -166,7 +167,8 @@ class Recorder:
         if len(self._ring) >= self._ring_rows or self._closed:
             self._lost += 1
             return seq
-        self._ring.append(RecordedRow(table, op, seq, prev, self._now_us(), columns))
+        t = columns.pop("t", None)
+        self._ring.append(RecordedRow(table, op, seq, prev, self._now_us() if t is None else t, columns))
         if self._thread is None and len(self._ring) * 8 >= self._ring_rows:
             self._drain()
         return seq
