@@ -74,10 +74,12 @@ def cli() -> None:
     metavar="NAME=KEY",
     help="A tenant and its API key (default: acme and brio).",
 )
+@click.option("--step-run-ms", default=1000, show_default=True, help="Longest run in one steps row; 0 = a row per pass.")
 @click.option("--truth/--no-truth", default=False, help="Record physical truth beside the ledger (for tests).")
 def serve(
     ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...],
     prefill_pages: int, decode_pages: int, page_tokens: int, context_tokens: int, tenants: tuple[str, ...], truth: bool,
+    step_run_ms: int,
 ) -> None:  # fmt: skip
     """Run gateway, prefill and decode until Ctrl-C."""
     from engine.config import EngineConfig  # noqa: PLC0415  --help is quick
@@ -94,7 +96,7 @@ def serve(
     place = run_dir or Path(tempfile.mkdtemp(prefix="kvwitness-run-"))
     config = EngineConfig(
         str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens,
-        faults, modes, truth, known,
+        faults, modes, truth, step_run_ms, known,
     )  # fmt: skip
     try:
         running = start_engine(config)

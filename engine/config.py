@@ -21,6 +21,7 @@ class EngineConfig:
     faults: tuple[str, ...] = ()
     defences: dict[str, str] = field(default_factory=dict)
     truth: bool = False
+    step_run_ms: int = 1000  # longest run of passes in one steps row; 0 = a row per pass
     tenants: dict[str, str] = field(default_factory=dict)  # tenant -> API key
 
 

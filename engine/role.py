@@ -66,6 +66,7 @@ class Parts:
     faults: Faults
     truth: TruthLog
     emit: Emit
+    max_run_us: int  # longest run of passes that one steps row may cover
     names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
 
 
@@ -84,7 +85,7 @@ class Role(ABC):
         self.parts = parts
         self.recorder, self.pool, self.checks, self.faults = parts.recorder, parts.pool, parts.checks, parts.faults
         self.requests: dict[int, Request] = {}
-        self.runs = StepRuns(parts.recorder)
+        self.runs = StepRuns(parts.recorder, parts.max_run_us)
         self.peers = Peers(
             parts.worker, parts.recorder.epoch, parts.wire.address, lambda: parts.recorder.seq, parts.clock.now_us
         )

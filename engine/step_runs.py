@@ -29,8 +29,8 @@ class _Run:
 class StepRuns:
     """Counts passes of one worker epoch from 1 and writes their runs."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, max_run_us: int = MAX_RUN_US) -> None:
+        self._recorder, self._max_run_us = recorder, max_run_us
         self._run: _Run | None = None
         self.steps = 0
 
@@ -49,7 +49,7 @@ class StepRuns:
         self.steps += 1
         run = self._run
         goes_on = run is not None and run.op == op and run.batch == batch and run.since_seq == since_seq
-        if run is not None and goes_on and start_us - run.t < MAX_RUN_US:
+        if run is not None and goes_on and start_us - run.t < self._max_run_us:
             run.n, run.t_end, run.end, run.tokens = run.n + 1, start_us, end_us, run.tokens + count
             return
         self.close()

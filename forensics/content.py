@@ -7,7 +7,7 @@ it changed, or None. A claim (receipt, ack, status) makes no event.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.ledger.tag import split_tag
 from forensics.order import INF, NOTHING, Order
@@ -167,7 +167,7 @@ def _batch_events(
     end: Row | None,
     workers: dict[WorkerKey, WorkerRows],
     order: Order,
-    by_place: dict[tuple[int | None, int], WorkerKey],
+    by_place: dict[tuple[int, int], WorkerKey],
 ) -> list[ContentEvent]:
     row = end or post
     if row is None or (end is not None and end["op"] == "fail" and end["bytes"] == 0):
@@ -208,7 +208,7 @@ def _batch_events(
     return events
 
 
-def _ends_of(mover: WorkerKey, row: Row, by_place: dict[tuple[int | None, int], WorkerKey]) -> _Ends:
+def _ends_of(mover: WorkerKey, row: Row, by_place: dict[tuple[int, int], WorkerKey]) -> _Ends:
     """Source and target of a row: the mover is the source in push, the target in pull."""
     far_tag = row["src_tag"] if row["dir"] == "pull" else row["dst_tag"]
     far = (row["peer"], mover[1])
@@ -233,6 +233,34 @@ def _window(mover: WorkerKey, at: WorkerKey, post: int | None, done: int | None,
 def _bound(order: Order, row: Row | None, mover: WorkerKey, target: WorkerKey, side: int) -> int | None:
     bounds = order.convert(row["t"], mover, target) if row is not None else None
     return None if bounds is None else bounds[side]
+
+
+def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[ContentEvent]:
+    """Landings on a worker's pages, placed by its failed tag checks.
+
+    A failed tag check proves that the page held `found` at its `step`, and the same request's checks of earlier
+    steps, which held, prove that it did not yet: the landing stands right before that pass.
+    """
+    runs = {row["step"]: row for row in worker.steps}
+    first: dict[tuple[str, int, int], tuple[int, int]] = {}
+    for row in worker.checks:
+        run = runs.get(row["step"])
+        if row["op"] != "mismatch" or row["page"] is None or run is None or run["n"] != 1 or run["since_seq"] is None:
+            continue
+        at = (row["pool"], row["page"], row["found"])
+        bound = max((b["seq"] for b in worker.pages if b["op"] == "bind" and b["req"] == row["req"]), default=INF)
+        held = max(
+            (s["seq"] for s in worker.steps if bound <= s["since_seq"] and s["seq"] <= run["since_seq"]),
+            default=NOTHING,
+        )
+        first.setdefault(at, (held, run["since_seq"]))
+    placed = []
+    for event in events:
+        found = first.get((event.page[1], event.page[2], event.tag or 0)) if event.page[0] == worker.key else None
+        if event.kind == "landing" and found is not None and event.lo <= found[1] and event.hi > found[0]:
+            event = replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1]))
+        placed.append(event)
+    return placed
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from engine.ledger.reader import Ledger
 
 from forensics.cells import Cells
-from forensics.content import ContentEvent, Life, PageKey, landings, local_events, shares, tag_lives
+from forensics.content import ContentEvent, Life, PageKey, landings, local_events, proved_by_checks, shares, tag_lives
 from forensics.loss import Missing, OwnRows, ghost_events, ghosts, missing_rows, own_rows
 from forensics.order import INF, build_order
 from forensics.reading import PageRead, attendances_of, page_reads
@@ -95,6 +95,8 @@ class _Preparation:
         ]
         events = [event for worker in self.workers.values() for event in local_events(worker)]
         events += landings(self.workers, self.order)
+        for worker in self.workers.values():
+            events = proved_by_checks(worker, events)
         cells = Cells(events, reads)
         extents = cells.page_extents()
         for ghost in ghosts(self.workers, self.missing, self.order):
@@ -189,23 +191,19 @@ class _Preparation:
             rq = self.rq_of[key, read.req]
             owner = self.requests[rq]["owner"]
             life = self.lives.get((read.tag, page))
-            last = read.passes[-1]
             for cell in cells.of(page, read.tok_lo, read.tok_hi, None):
                 growth = None
                 if read.growth is not None:
-                    growth = len(events)
-                    lo, hi = read.growth
+                    growth, run = len(events), read.growth
                     events.append(
                         {
-                            "event": growth,
-                            "cell": cell,
-                            "kind": "growth",
-                            "lo": lo,
-                            "hi": hi,
-                            "owner": owner,
-                            "tag": read.tag,
+                            "event": growth, "cell": cell, "kind": "growth", "lo": run.since_seq, "hi": run.seq,
+                            "t_lo": run.t, "t_hi": run.end_t, "owner": owner, "tag": read.tag,
                         }
-                    )
+                    )  # fmt: skip
+                if not read.passes:
+                    continue
+                last = read.passes[-1]
                 rows.append(
                     {
                         "read": len(rows), "cell": cell, "rq": rq, "owner": owner, "tag": read.tag, "s0": read.s0,

@@ -85,7 +85,8 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
     for m in missing:
         if m.table == "pages":
             found.append(PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason))
-        elif m.table == "transfers":
+        elif m.table == "transfers" or (m.table == "steps" and workers[m.worker].role != "prefill"):
+            # A lost steps row hides what its requests wrote as they grew.
             found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
     mover_gaps: dict[str, list[Missing]] = defaultdict(list)
     for m in missing:

@@ -29,7 +29,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class PageRead:
-    """Token range [tok_lo, tok_hi) of one page, read from `s0` on under `tag`; `growth` = the own write's (lo, hi]."""
+    """Token range [tok_lo, tok_hi) of one page, read from `s0` on under `tag`; `growth` = the run that wrote it."""
 
     req: int
     pool: str
@@ -39,7 +39,7 @@ class PageRead:
     tok_hi: int
     s0: int
     passes: tuple[Pass, ...]
-    growth: tuple[int, int] | None = None
+    growth: Pass | None = None
 
 
 @dataclass
@@ -49,7 +49,6 @@ class Attendance:
     req: int
     binds: list[Row] = field(default_factory=list)
     appends: list[Row] = field(default_factory=list)
-    full_writes: dict[int, int] = field(default_factory=dict)  # append tag -> seq of the write when it was full
     first_token: int = INF
     unbound: int = INF
     pauses: list[tuple[int, int]] = field(default_factory=list)
@@ -59,16 +58,12 @@ class Attendance:
 def attendances(worker: WorkerRows) -> dict[int, Attendance]:
     """Every request of a worker that bound pages, with its passes."""
     found: dict[int, Attendance] = defaultdict(lambda: Attendance(0))
-    appended: set[int] = set()
     for row in worker.pages:
         req = row["req"]
         if row["op"] == "bind":
             found[req].binds.append(row)
         elif row["op"] == "append":
             found[req].appends.append(row)
-            appended.add(row["tag"])
-        elif row["op"] == "write" and row["tag"] in appended:
-            found[req].full_writes.setdefault(row["tag"], row["seq"])
         elif row["op"] == "unbind" and req in found:
             found[req].unbound = min(found[req].unbound, row["seq"])
     for row in worker.requests:
@@ -133,19 +128,32 @@ def page_reads(worker: WorkerRows, attendance: Attendance) -> list[PageRead]:
 
 
 def _growth_reads(worker: WorkerRows, attendance: Attendance) -> list[PageRead]:
+    """What the request wrote as it grew, run by run, and read back in later passes.
+
+    A slot of a run of one pass is read from the next run on; in a longer run also within it. A range that no
+    later pass read has no passes: its write counts, there is no read.
+    """
     reads: list[PageRead] = []
-    for pool in {row["pool"] for row in (*attendance.binds, *attendance.appends)}:
+    for pool in sorted({row["pool"] for row in (*attendance.binds, *attendance.appends)}):
         page_tokens = worker.page_tokens.get(pool, 0)
         binds = [row for row in attendance.binds if row["pool"] == pool and row["pages"] is not None]
         if not page_tokens or not binds:
             continue
         last = max(binds, key=lambda row: (row["pos"] or 0) + len(row["pages"]))
-        bound = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
-        grown = bound + sum(p.n for p in attendance.passes if p.kind == "decode" and p.seq > last["seq"])
-        reads += _tail_reads(attendance, last, bound, grown, page_tokens)
-        for row in attendance.appends:
-            if row["pool"] == pool and row["pages"] is not None:
-                reads += _append_reads(attendance, row, grown, page_tokens)
+        written = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
+        places = _places(last, [row for row in attendance.appends if row["pool"] == pool])
+        runs = [p for p in attendance.passes if p.kind == "decode" and p.seq > last["seq"]]
+        for i, run in enumerate(runs):
+            later = tuple(runs[i:] if run.n > 1 else runs[i + 1 :])
+            for index in range(written // page_tokens, -(-(written + run.n) // page_tokens)):
+                if index not in places:
+                    continue
+                page, tag = places[index]
+                lo = max(written - index * page_tokens, 0)
+                hi = min(written + run.n - index * page_tokens, page_tokens)
+                s0 = run.since_seq if run.n > 1 else run.seq
+                reads.append(PageRead(attendance.req, pool, page, tag, lo, hi, s0, later, run))
+            written += run.n
     return reads
 
 
@@ -153,33 +161,13 @@ def _tokens_of(row: Row, page_tokens: int) -> int:
     return row["tokens"] if row["tokens"] is not None else len(row["pages"]) * page_tokens
 
 
-def _tail_reads(attendance: Attendance, last: Row, bound: int, grown: int, page_tokens: int) -> list[PageRead]:
-    """The slots behind the prompt in its last page."""
-    index = bound // page_tokens - (last["pos"] or 0)
-    lo = bound % page_tokens
-    hi = min(page_tokens, lo + grown - bound)
-    passes = tuple(p for p in attendance.passes if p.seq > last["seq"])
-    if lo == 0 or hi <= lo or index >= len(last["pages"]) or not passes:
-        return []
-    growth = (last["seq"], passes[-1].seq)
-    page = last["pages"][index]
-    return [PageRead(last["req"], last["pool"], page, last["tag"], lo, hi, last["seq"], passes, growth)]
-
-
-def _append_reads(attendance: Attendance, row: Row, grown: int, page_tokens: int) -> list[PageRead]:
-    """An appended page: its first slot is written by the first pass after the append, the others by later passes."""
-    passes = tuple(p for p in attendance.passes if p.seq > row["seq"])
-    reads: list[PageRead] = []
-    for index, page in enumerate(row["pages"]):
-        written = min(grown - ((row["pos"] or 0) + index) * page_tokens, page_tokens)
-        if written <= 0 or not passes:
-            continue
-        whole = attendance.full_writes.get(row["tag"], passes[-1].seq)
-        ranges = [(0, 1, (row["seq"], passes[0].seq)), (1, written, (row["seq"], whole))]
-        for lo, hi, growth in ranges:
-            if lo < hi:
-                reads.append(PageRead(row["req"], row["pool"], page, row["tag"], lo, hi, row["seq"], passes, growth))
-    return reads
+def _places(last: Row, appends: list[Row]) -> dict[int, tuple[int, int]]:
+    """Place in the block table -> (page, tag), for the pages that a request can grow into."""
+    first = last["pos"] or 0
+    places = {first + i: (page, last["tag"]) for i, page in enumerate(last["pages"])}
+    for row in appends:
+        places |= {(row["pos"] or 0) + i: (page, row["tag"]) for i, page in enumerate(row["pages"] or ())}
+    return places
 
 
 def attendances_of(workers: dict[WorkerKey, WorkerRows]) -> dict[WorkerKey, dict[int, Attendance]]:

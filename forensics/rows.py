@@ -68,6 +68,7 @@ class WorkerRows:
     transfers: list[Row] = field(default_factory=list)
     steps: list[Row] = field(default_factory=list)
     heartbeats: list[Row] = field(default_factory=list)
+    checks: list[Row] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
 
 
@@ -91,6 +92,8 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
         of(row).transfers.append(row)
     for row in rows_of(ledger.tables["steps"]):
         of(row).steps.append(row)
+    for row in rows_of(ledger.tables["checks"]):
+        of(row).checks.append(row)
     for table in ledger.tables.values():
         columns = (table[name].to_pylist() for name in ("worker", "epoch", "seq"))
         for worker, epoch, seq in zip(*columns, strict=True):

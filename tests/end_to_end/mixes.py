@@ -160,12 +160,15 @@ async def run_mix(engine: LiveEngine, seed: int) -> list[Said]:
     return engine.said[before:]
 
 
-def donors_by_text(said: Said, everyone: list[Said], size: int = 8) -> set[str]:
-    """Whose words stand in an answer: every run of `size` letters that only one other request's prompt has."""
+def candidates_by_text(said: Said, everyone: list[Said], size: int = 8) -> list[set[str]]:
+    """Whose words stand in an answer: for every run of `size` letters that is not the reader's own, everybody who had it
+    in a prompt, or in an answer (what a contaminated answer repeats, its own pages hold too)."""
     own = said.prompt + said.prompt
-    found = set()
-    for i in range(len(said.text) - size + 1):
-        gram = said.text[i : i + size]
-        if gram not in own:
-            found |= {other.rid for other in everyone if other is not said and gram in other.prompt}
-    return found
+    grams = {said.text[i : i + size] for i in range(len(said.text) - size + 1)}
+    named = []
+    for gram in sorted(gram for gram in grams if gram not in own):
+        prompts = {other.rid for other in everyone if other is not said and gram in other.prompt}
+        if prompts:
+            answers = {other.rid for other in everyone if other is not said and gram in other.text}
+            named.append(prompts | answers)
+    return named
