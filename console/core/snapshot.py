@@ -1,0 +1,149 @@
+"""One reading of a ledger with its verdicts: immutable, and all that any screen draws from.
+
+Invariant: nothing here reads a file or a clock; a snapshot of the same ledger is the same snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from console.core.incidents import Incident, Judged, group_incidents, still_judging
+from console.core.lives import PoolLives, pool_lives
+from console.core.owners import Owners, name_owners
+from engine.ledger.reader import Ledger
+from forensics.foreign_reads import ForeignReads
+from forensics.order import Order, build_order
+from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
+from forensics.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`taken_us` is when it was read (us UTC); `fingerprint` names the state of the files it was read from."""
+
+    ledger: Ledger
+    reads: ForeignReads
+    taken_us: int
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        """The ledger's directory name."""
+        return self.ledger.path.resolve().name
+
+    @cached_property
+    def writing(self) -> bool:
+        """Whether a writer of the ledger is alive."""
+        return any(writer.state == "open" for writer in self.ledger.writers)
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether the ledger holds no request yet."""
+        return self.ledger.tables["requests"].num_rows == 0
+
+    @cached_property
+    def data_us(self) -> int | None:
+        """Time of the last row of any table."""
+        times = [pc.max(table["t"].cast(pa.int64())).as_py() for table in self.ledger.tables.values() if table.num_rows]
+        return max((t for t in times if t is not None), default=None)
+
+    @cached_property
+    def workers(self) -> dict[WorkerKey, WorkerRows]:
+        """Rows by worker epoch."""
+        return worker_rows(self.ledger)
+
+    @cached_property
+    def order(self) -> Order:
+        """What came before what between workers."""
+        return build_order(self.workers)
+
+    @cached_property
+    def requests(self) -> dict[tuple[str, int, int], Row]:
+        """The `receive` row of every request, by (worker, epoch, req)."""
+        return {
+            (*key, row["req"]): row
+            for key, rows in self.workers.items()
+            for row in rows.requests
+            if row["op"] == "receive"
+        }
+
+    @cached_property
+    def judged(self) -> Judged:
+        """Responses and findings as rows, as the grouping wants them."""
+        alive = frozenset((w.worker, w.epoch) for w in self.ledger.writers if w.state == "open")
+        return Judged(rows_of(self.reads.responses), rows_of(self.reads.findings), self.workers, alive, self.taken_us)
+
+    @cached_property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The incidents, gravest and newest first."""
+        return group_incidents(self.judged)
+
+    @cached_property
+    def judging(self) -> int:
+        """Responses that still run, or whose last rows are still on the way: not judged yet."""
+        return still_judging(self.judged)
+
+    @cached_property
+    def counts(self) -> dict[Verdict, int]:
+        """Responses by verdict; those not judged yet are left out of `unknown`."""
+        counts = dict(self.reads.counts)
+        counts[Verdict.UNKNOWN] -= self.judging
+        return counts
+
+    @cached_property
+    def owners(self) -> Owners:
+        """Tenants with their letters."""
+        receives = sorted(self.requests.values(), key=lambda row: (row["t"], row["worker"], row["seq"]))
+        involved = {
+            tenant for incident in self.incidents for tenant in (*incident.donor_tenants, *incident.reader_tenants)
+        }
+        return name_owners((row["tenant"] for row in receives if row["tenant"]), frozenset(involved))
+
+    @cached_property
+    def pools(self) -> tuple[tuple[WorkerKey, str], ...]:
+        """Every (worker epoch, pool) that has pages, decode workers first."""
+        found = {(key, row["pool"]) for key, rows in self.workers.items() for row in rows.pages if row["pool"]}
+        return tuple(sorted(found, key=lambda item: (self.workers[item[0]].role != "decode", item)))
+
+    @cached_property
+    def _lives(self) -> dict[tuple[WorkerKey, str], PoolLives]:
+        return {}
+
+    def lives(self, key: WorkerKey, pool: str) -> PoolLives:
+        """Lives of the pages of one pool."""
+        if (key, pool) not in self._lives:
+            self._lives[key, pool] = pool_lives(self.workers[key], pool)
+        return self._lives[key, pool]
+
+    def rid_of(self, key: WorkerKey, req: int | None) -> str | None:
+        """The rid of a worker's request; None where its `receive` is lost."""
+        row = self.requests.get((*key, req)) if req is not None else None
+        return row["rid"] if row else None
+
+    def tenant_of(self, key: WorkerKey, req: int | None) -> str | None:
+        """The tenant of a worker's request."""
+        row = self.requests.get((*key, req)) if req is not None else None
+        return row["tenant"] if row else None
+
+    def incident(self, incident_id: str | None) -> Incident | None:
+        """The incident of that id, upper or lower case."""
+        wanted = (incident_id or "").lower()
+        return next((incident for incident in self.incidents if incident.id.lower() == wanted), None)
+
+    @cached_property
+    def record_words(self) -> str:
+        """How whole the record is, in a few words."""
+        broken = sum(problem.severity == "broken" for problem in self.ledger.problems)
+        if broken:
+            return f"RECORD BROKEN: {broken} contradiction{'s' * (broken > 1)}, see forensics gaps"
+        lost = sum("alive" not in gap.reason for gap in self.ledger.gaps)
+        parts = [f"{lost} gaps"] * bool(lost) + [f"{len(self.ledger.problems)} problems"] * bool(self.ledger.problems)
+        dead = [writer.worker for writer in self.ledger.writers if writer.state == "dead"]
+        parts += [f"{', '.join(sorted(set(dead)))} died"] * bool(dead)
+        if self.reads.unattributed:
+            parts.append(f"up to {self.reads.unattributed} responses lost")
+        return "record: " + (", ".join(parts) if parts else "no gaps")
