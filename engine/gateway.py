@@ -34,6 +34,7 @@ _RID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 PURPOSES = ("customer", "probe")
 REMEMBERED_RIDS = 1 << 16
 ABORTED = 499
+TOLD_TO_DECODE = (HTTPStatus.BAD_REQUEST, ABORTED)  # refusals of which prefill itself tells decode
 UNAUTHORIZED = RequestError(401, "unauthorized", "no or unknown API key: send 'Authorization: Bearer KEY'")
 
 
@@ -203,7 +204,11 @@ class Gateway:
         except httpx.HTTPError as failure:
             await self._abort(body["rid"], headers)
             return RequestError(502, "worker_unreachable", f"prefill went away: {type(failure).__name__}")
-        return None if answer.status_code == HTTPStatus.OK else _error_of(answer.json(), answer.status_code)
+        if answer.status_code == HTTPStatus.OK:
+            return None
+        if answer.status_code not in TOLD_TO_DECODE:
+            await self._abort(body["rid"], headers)
+        return _error_of(answer.json(), answer.status_code)
 
     def _wire_port(self) -> int:
         return int(self.config.prefill_wire.rpartition(":")[2])

@@ -42,14 +42,14 @@ class _Computing:
 
 @dataclass
 class PrefillBootstrapQueue:
-    """Rooms for which request or grant is still to come."""
+    """Rooms for which request or grant is still to come, and what the one that comes too late is to be told."""
 
     requests: dict[int, Request] = field(default_factory=dict)
     grants: dict[int, Grant] = field(default_factory=dict)
     refused: OrderedDict[int, RequestError] = field(default_factory=OrderedDict)
 
     def refuse(self, room: int, error: RequestError) -> None:
-        """Remember what a grant for `room` is to be told. Grants that never come are forgotten, the oldest first."""
+        """Remember why `room` is dead. What never comes to ask is forgotten, the oldest first."""
         self.refused[room] = error
         while len(self.refused) > REMEMBERED_REFUSALS:
             self.refused.popitem(last=False)
@@ -73,6 +73,11 @@ class PrefillEngine(Role):
 
     def admit(self, request: Request) -> None:
         """See `Role`. An over-pool prompt is refused here, or (fault short-handoff) swapped for a placeholder."""
+        dead = self.queue.refused.pop(request.given.room, None)
+        if dead is not None:
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", dead)
+            return
         refusal = self.parts.limits.refusal(request.prompt_tokens, request.given.max_tokens)
         if refusal is not None:
             error = refusal.error
@@ -138,9 +143,14 @@ class PrefillEngine(Role):
         )  # fmt: skip
         problem = self._connect(message)
         refused = self.queue.refused.pop(grant.room, None)
-        if problem is not None:
-            refused = refused or RequestError(502, "geometry_refused", problem)
-            self.queue.requests.pop(grant.room, None)
+        if refused is None and problem is not None:
+            refused = RequestError(502, "geometry_refused", problem)
+            request = self.queue.requests.pop(grant.room, None)
+            if request is None:
+                self.queue.refuse(grant.room, refused)
+            else:
+                request.move(RequestStatus.ABORTED)
+                self.end(request, "abort", refused)
         if refused is not None:
             self._ack(KVSender(grant), 0, "failed", error=refused)
             return

@@ -74,8 +74,10 @@ class Recorder:
         return self._seq
 
     def record(self, table: str, op: str, **columns: Any) -> int:
-        """Queue one row and return its seq. Columns are those of `schema.TABLES[table]`; `t` (us) only where the row tells
-        of something that began earlier, as a run of steps does."""
+        """Queue one row and return its seq. Columns are those of `schema.TABLES[table]`.
+
+        `t` (us) is given only where the row tells of something that began earlier, as a run of steps does.
+        """
         with self.lock:
             return self._take(table, op, columns)
 
