@@ -5,32 +5,44 @@ attends exactly m+1 tokens back (RoPE's fast pairs) and copies that token's code
 four predecessors best match the last four bytes (RoPE's slow pairs, where rotation is negligible) and copies the
 byte there. A copier makes a leak visible as text; leak rates measured with it say nothing of trained models.
 
-Bytes are words of the Nordstrom-Robinson code (256 words of length 16 at distance >= 6; Nordstrom and Robinson 1967,
-here as the Gray image of the octacode, Forney, Sloane and Trott 1993). Token 0 is padding: its rows are zero.
+Invariant: a checkpoint is `model.safetensors` plus `config.json` with Hugging Face's Llama names, and the same
+weights always make the same bytes.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.tokenizer import PAD
+from engine.induction import (
+    CODE,
+    DEPTH,
+    DIM,
+    FAST_PAIRS,
+    HEAD_DIM,
+    HEADS,
+    LOOK_BACK,
+    MATCH,
+    ROPE_BASE,
+    byte_codes,
+    rope_frequencies,
+)
+from engine.tokenizer import VOCABULARY
 
-HEADS, DEPTH, CODE, HEAD_DIM = 4, 4, 16, 128
-DIM = 128  # residual stream: current 16 | four predecessors 64 | output 16 | constant 1 | unused
+# Residual stream: current byte 16 | four predecessors 64 | output 16 | constant 1 | unused.
 OUT, CONST = CODE * (1 + DEPTH), CODE * (2 + DEPTH)
+MLP = 8  # the MLP is there and does nothing
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What `config.json` says; RoPE rotates interleaved pairs, as GGUF Llama weights need."""
+    """Shape of a Llama. RoPE rotates interleaved pairs, as GGUF Llama weights need."""
 
     name: str = "induction-llama"
     layers: int = 2
@@ -38,30 +50,26 @@ class ModelConfig:
     heads: int = HEADS
     kv_heads: int = 1
     head_dim: int = HEAD_DIM
-    vocabulary: int = 256
-    rope_base: float = 1e10
+    vocabulary: int = VOCABULARY
+    rope_base: float = ROPE_BASE
     norm_eps: float = 1e-12
 
 
-def byte_codes() -> np.ndarray:
-    """float32 [256, 16], entries +-1/4: the code word of each byte; row 0 (padding) is zero."""
-    generator = np.array(
-        [[1, 0, 0, 0, 3, 1, 2, 1], [0, 1, 0, 0, 1, 2, 3, 1], [0, 0, 1, 0, 3, 3, 3, 2], [0, 0, 0, 1, 2, 3, 1, 1]]
-    )
-    words = np.array([np.dot(message, generator) % 4 for message in itertools.product(range(4), repeat=4)])
-    gray = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])
-    codes = ((1 - 2 * gray[words].reshape(256, 16)) / 4).astype(np.float32)
-    codes[PAD] = 0
-    return codes
+CONFIG_NAMES = {
+    "name": "_name_or_path", "layers": "num_hidden_layers", "dim": "hidden_size", "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads", "head_dim": "head_dim", "vocabulary": "vocab_size", "rope_base": "rope_theta",
+    "norm_eps": "rms_norm_eps",
+}  # fmt: skip
+"""Fields of `ModelConfig` as Hugging Face's config.json names them."""
 
 
 def induction_llama() -> dict[str, torch.Tensor]:
     """The weights, by Hugging Face's Llama names, float32."""
     code = torch.from_numpy(byte_codes())
-    embed = torch.zeros(256, DIM)
+    embed = torch.zeros(VOCABULARY, DIM)
     embed[:, :CODE] = code
     embed[:, CONST] = 1.0
-    head = torch.zeros(256, DIM)
+    head = torch.zeros(VOCABULARY, DIM)
     head[:, OUT : OUT + CODE] = code * 20
     weights = {"model.embed_tokens.weight": embed, "lm_head.weight": head, "model.norm.weight": torch.ones(DIM)}
     for layer, (query, key, value, output) in enumerate((_look_back(code), _match_suffix(code))):
@@ -70,8 +78,8 @@ def induction_llama() -> dict[str, torch.Tensor]:
             name + "self_attn.q_proj.weight": query, name + "self_attn.k_proj.weight": key,
             name + "self_attn.v_proj.weight": value, name + "self_attn.o_proj.weight": output,
             name + "input_layernorm.weight": torch.ones(DIM), name + "post_attention_layernorm.weight": torch.ones(DIM),
-            name + "mlp.gate_proj.weight": torch.zeros(8, DIM), name + "mlp.up_proj.weight": torch.zeros(8, DIM),
-            name + "mlp.down_proj.weight": torch.zeros(DIM, 8),
+            name + "mlp.gate_proj.weight": torch.zeros(MLP, DIM), name + "mlp.up_proj.weight": torch.zeros(MLP, DIM),
+            name + "mlp.down_proj.weight": torch.zeros(DIM, MLP),
         }  # fmt: skip
     return weights
 
@@ -81,17 +89,15 @@ Projections = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 def _look_back(code: torch.Tensor) -> Projections:
     """Layer 0: head m finds the token m+1 back. Its norm sees energy 2 (code and constant)."""
-    config = ModelConfig()
-    inverse = config.rope_base ** (-torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM)
+    frequencies = rope_frequencies()
     query, key = torch.zeros(HEADS * HEAD_DIM, DIM), torch.zeros(HEAD_DIM, DIM)
     value, output = torch.zeros(HEAD_DIM, DIM), torch.zeros(DIM, HEADS * HEAD_DIM)
-    fast, strength = 24, 60.0
     for m in range(HEADS):
-        for i in range(fast):
-            angle = (m + 1) * inverse[i].item()
+        for i in range(FAST_PAIRS):
+            angle = (m + 1) * float(frequencies[i])
             # The query is rotated by -(m+1): the score peaks where the key stands m+1 positions earlier.
-            query[m * HEAD_DIM + 2 * i, CONST] = math.cos(angle) * strength
-            query[m * HEAD_DIM + 2 * i + 1, CONST] = -math.sin(angle) * strength
+            query[m * HEAD_DIM + 2 * i, CONST] = math.cos(angle) * LOOK_BACK
+            query[m * HEAD_DIM + 2 * i + 1, CONST] = -math.sin(angle) * LOOK_BACK
             key[2 * i, CONST] = 1.0
         for c in range(CODE):
             output[CODE * (m + 1) + c, m * HEAD_DIM + c] = 1.0
@@ -108,7 +114,7 @@ def _match_suffix(code: torch.Tensor) -> Projections:
     slow = HEAD_DIM - CODE * DEPTH
     for m in range(DEPTH):
         for c in range(CODE):
-            query[slow + m * CODE + c, m * CODE + c] = 3000.0 / 4**m
+            query[slow + m * CODE + c, m * CODE + c] = MATCH / 4**m
             key[slow + m * CODE + c, (m + 1) * CODE + c] = 1.0
     for c in range(CODE):
         value[c, c] = 1.0
@@ -118,15 +124,27 @@ def _match_suffix(code: torch.Tensor) -> Projections:
 
 
 def save_checkpoint(directory: Path, weights: dict[str, torch.Tensor], config: ModelConfig) -> None:
-    """Write `model.safetensors` and `config.json`."""
+    """Write `model.safetensors`, then `config.json`."""
     directory.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in sorted(weights.items())}, directory / "model.safetensors")
-    (directory / "config.json").write_text(json.dumps(asdict(config), indent=2, sort_keys=True) + "\n")
+    described: dict[str, Any] = {name: getattr(config, field) for field, name in CONFIG_NAMES.items()}
+    described |= {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "dtype": "float32",
+        "intermediate_size": weights["model.layers.0.mlp.up_proj.weight"].shape[0], "tie_word_embeddings": False,
+        "attention_bias": False, "mlp_bias": False, "rope_interleaved": True,
+    }  # fmt: skip
+    (directory / "config.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
 
 
 def load_checkpoint(directory: Path) -> tuple[dict[str, torch.Tensor], ModelConfig]:
-    """Read what `save_checkpoint` wrote. Raises FileNotFoundError naming the missing file."""
-    config = ModelConfig(**json.loads((directory / "config.json").read_text()))
+    """Read what `save_checkpoint` wrote. Raises FileNotFoundError, ValueError saying what is wrong."""
+    path = directory / "config.json"
+    described = json.loads(path.read_text())
+    missing = [name for name in CONFIG_NAMES.values() if name not in described]
+    if missing or not described.get("rope_interleaved"):
+        what = f"lacks {', '.join(missing)}" if missing else "is of weights without interleaved RoPE pairs"
+        raise ValueError(f"{path} {what}; make the checkpoint with engine.checkpoint.save_checkpoint")
+    config = ModelConfig(**{field: described[name] for field, name in CONFIG_NAMES.items()})
     return load_file(directory / "model.safetensors"), config
 
 

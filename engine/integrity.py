@@ -1,10 +1,13 @@
 """Integrity of pages: check modes, headers and digests.
 
-Invariant: a digest is XXH3-64 (seed 0) of the whole payload; 0 in a header means that none was computed.
+Invariant: a header never claims more than was written under its tag, and a page is as expected only if no remote
+write to it is under way. A digest is XXH3-64 (seed 0) of the whole payload as a signed integer; 0 in a header means
+that none was computed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import numpy as np
@@ -23,26 +26,51 @@ class CheckMode(StrEnum):
 
 
 def page_digest(pool: KVCachePool, page: int) -> int:
-    """XXH3-64 of a page's payload as an unsigned integer."""
-    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(pool.payload[page]))
+    """XXH3-64 of a page's payload as an int64, never 0."""
+    digest = xxhash.xxh3_64_intdigest(pool.payload[page].data)
+    return (digest - (digest >> 63 << 64)) or 1
+
+
+def seal_pages(pool: KVCachePool, pages: Iterable[int]) -> None:
+    """Put the digest of each page into its header: its content is complete."""
+    for page in pages:
+        pool.headers["digest"][page] = page_digest(pool, page)
+
+
+def digest_mismatches(pool: KVCachePool, pages: np.ndarray) -> tuple[int, ...]:
+    """Those of `pages` (places in the list) whose payload is not what the digest in their header says."""
+    digests = pool.headers["digest"]
+    return tuple(i for i, page in enumerate(pages) if digests[page] != 0 and digests[page] != page_digest(pool, page))
 
 
 def stamp_headers(pool: KVCachePool, pages: np.ndarray, tags: np.ndarray, start: int, stop: int) -> None:
-    """Say in the headers that slots [start, stop) of a block table were written under `tags`."""
-    page_tokens = pool.geometry.page_tokens
+    """Say in the headers that slots [start, stop) of a block table were written under `tags`.
+
+    A page taken up in its middle must already be the writer's own up to there; else its header stays as it is, so
+    that the check still sees what lies before.
+    """
+    page_tokens, headers = pool.geometry.page_tokens, pool.headers
     for index in range(start // page_tokens, -(-stop // page_tokens)):
-        header = pool.headers[pages[index] : pages[index] + 1]
-        tokens = min(stop - index * page_tokens, page_tokens)
-        if header["tag"][0] != tags[index]:
-            header["tag"], header["tokens"] = tags[index], 0
-        header["digest"], header["tokens"] = 0, max(int(header["tokens"][0]), tokens)
+        page, first = pages[index], max(start - index * page_tokens, 0)
+        if first == 0:
+            headers["tag"][page] = tags[index]
+        elif headers["tag"][page] != tags[index] or headers["tokens"][page] < first:
+            continue
+        headers["digest"][page], headers["tokens"][page] = 0, min(stop - index * page_tokens, page_tokens)
 
 
 def check_tags(pool: KVCachePool, pages: np.ndarray, tags: np.ndarray, kv_tokens: int) -> tuple[TagMismatch, ...]:
-    """Pages of a block table whose header has another tag, or fewer tokens, than a read of [0, kv_tokens) needs."""
-    page_tokens = pool.geometry.page_tokens
-    count = -(-kv_tokens // page_tokens)
-    headers = pool.headers[pages[:count]]
-    needed = np.minimum(kv_tokens - np.arange(count) * page_tokens, page_tokens)
-    wrong = np.flatnonzero((headers["tag"] != tags[:count]) | (headers["tokens"] < needed))
-    return tuple(TagMismatch(int(pages[i]), int(i), int(tags[i]), int(headers["tag"][i])) for i in wrong)
+    """Pages of a block table that a read of [0, kv_tokens) must not have used.
+
+    They have another tag, or fewer tokens than are needed, or a remote write to them is under way. To be called after
+    the content was gathered.
+    """
+    page_tokens, headers = pool.geometry.page_tokens, pool.headers
+    read = pages[: -(-kv_tokens // page_tokens)]
+    # A writer opens, writes, tags and closes. Looked at in this order, a write that touched the content shows in one
+    # of the two: still open, or its tag in place.
+    under_way = headers["opened"][read] != headers["closed"][read]
+    found = headers["tag"][read]
+    needed = np.minimum(kv_tokens - np.arange(len(read)) * page_tokens, page_tokens)
+    wrong = np.flatnonzero(under_way | (found != tags[: len(read)]) | (headers["tokens"][read] < needed))
+    return tuple(TagMismatch(int(pages[i]), int(i), int(tags[i]), int(found[i])) for i in wrong)

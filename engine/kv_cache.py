@@ -1,8 +1,9 @@
 """The KV pool as one shared file: payload, headers and stamps of every page.
 
 A page's payload is contiguous ([layers, 2, page_tokens, kv_heads, head_dim] float32): it is the unit of transfer
-and of the digest. Its 64-byte header (tag, digest, tokens) lies in a region of its own and says under which tag
-the content was last written. Stamps name the writer of every token slot: physical truth, never read by a defence.
+and of the digest. Its 64-byte header lies in a region of its own and says under which tag the content was last
+written, and which remote write opened and closed the page last (equal numbers: none is under way). Stamps name the
+writer of every token slot: physical truth, never read by a defence.
 
 Invariant: torch-free; tensors are made over `payload` by whoever computes.
 """
@@ -18,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-HEADER = np.dtype([("tag", "<i8"), ("digest", "<i8"), ("tokens", "<i4"), ("reserved", "V44")])
+HEADER = np.dtype(
+    [("tag", "<i8"), ("digest", "<i8"), ("opened", "<i8"), ("closed", "<i8"), ("tokens", "<i4"), ("reserved", "V28")]
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,12 @@ class PageGeometry:
 
 
 class KVCachePool:
-    """Views of one pool file: `payload` float32 [pages, layers, 2, page_tokens, kv_heads, head_dim], `headers` [pages], `stamps` int64 [pages, page_tokens]."""
+    """Views of one pool file.
+
+    `payload` float32 [pages, layers, 2, page_tokens, kv_heads, head_dim], `headers` `HEADER` [pages], `stamps` int64
+    [pages, page_tokens]. `create` makes the file (FileExistsError, OSError when there is no room), else it must be
+    there with the right size (ValueError).
+    """
 
     def __init__(self, path: Path, pages: int, geometry: PageGeometry, *, create: bool) -> None:
         self.path, self.pages, self.geometry = path, pages, geometry
@@ -82,7 +90,7 @@ def _create(path: Path, size: int) -> None:
 
 
 def shared_directory(size: int) -> Path:
-    """A directory for pool files of `size` bytes in all: shared memory where it is large enough, else a temporary directory."""
+    """A new directory for pool files of `size` bytes in all, in shared memory where there is room for twice that."""
     root = Path("/dev/shm")
     fits = root.is_dir() and os.access(root, os.W_OK) and shutil.disk_usage(root).free > 2 * size
     return Path(tempfile.mkdtemp(prefix="kvwitness-", dir=root if fits else None))

@@ -50,7 +50,7 @@ class Llama:
         sizes = [config.heads * config.head_dim, config.kv_heads * config.head_dim, config.kv_heads * config.head_dim]
         pages, offsets = slots // page_tokens, slots % page_tokens
         for i, layer in enumerate(self._layers):
-            q, k, v = F.linear(self._rms(x, layer["attention_norm"]), layer["qkv"]).split(sizes, -1)
+            q, k, v = torch.split_with_sizes(F.linear(self._rms(x, layer["attention_norm"]), layer["qkv"]), sizes, -1)
             q = self._rope(q.view(-1, config.heads, config.head_dim), positions)
             keys, values = payload[:, i, 0], payload[:, i, 1]
             keys[pages, offsets] = self._rope(k.view(-1, config.kv_heads, config.head_dim), positions)

@@ -1,6 +1,6 @@
 """The real executor: forward passes of a checkpoint over the worker's own pool.
 
-Invariant: order within a pass is write own slots, gather and attend, look at the stamps, then compare headers.
+Invariant: order within a pass is write own slots, gather and attend, then compare headers, then look at the stamps.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import torch
 
 from engine.attention import decode_attention, prefill_attention
 from engine.executor import DecodeWork, PassResult, PrefillWork
-from engine.integrity import check_tags, stamp_headers
+from engine.integrity import check_tags as find_mismatches
+from engine.integrity import seal_pages, stamp_headers
 from engine.kv_cache import KVCachePool
 from engine.model import Llama
-from engine.truth import TruthLog
+from engine.truth import StampReader, TruthLog
 
 
 class TorchExecutor:
@@ -23,83 +24,71 @@ class TorchExecutor:
 
     def __init__(self, model: Llama, pool: KVCachePool, truth: TruthLog, now_us: Callable[[], int]) -> None:
         torch.set_num_threads(1)
-        self._model, self._pool, self._truth, self._now_us = model, pool, truth, now_us
+        self._model, self._pool, self._now_us = model, pool, now_us
         self._payload = torch.from_numpy(pool.payload)
-        self._found: dict[int, dict[int, list[int]]] = {}
+        self._stamps = StampReader(pool, truth)
         self.after_gather: Callable[[], None] | None = None
-        """Called between gathering and checking: the place where a test lets a write land."""
+        """Called in each pass between its last gather and its check: the place where a test lets a write land."""
 
     def prefill(self, works: Sequence[PrefillWork], *, check_tags: bool, step: int) -> list[PassResult]:
-        """See `Executor`."""
-        results = []
-        for work in works:
-            t = self._now_us()
-            stop = work.start + len(work.tokens)
-            positions = np.arange(work.start, stop)
-            self._stamp(work.stamp, work.pages, work.tags, positions)
-            table = torch.from_numpy(work.pages.astype(np.int64))
-            hidden = self._model.forward(
-                torch.from_numpy(work.tokens.astype(np.int64)), torch.from_numpy(positions), self._slots(work.pages, positions),
-                self._payload,
-                lambda q, k, v, table=table, start=work.start: prefill_attention(q, k, v, table, start),
-            )  # fmt: skip
-            token = self._model.greedy(hidden[-1:])[0]
-            results.append(self._result(work, token, stop, check_tags, step, t))
-        return results
+        """See `Executor`. A page that a chunk completes gets its digest."""
+        return [self._prefill(work, check_tags, step) for work in works]
+
+    def _prefill(self, work: PrefillWork, check: bool, step: int) -> PassResult:
+        t, stop, page_tokens = self._now_us(), work.start + len(work.tokens), self._pool.geometry.page_tokens
+        positions = np.arange(work.start, stop)
+        self._own(work, positions)
+        self._stamps.before([(work.pages, stop)])
+        table = torch.from_numpy(work.pages.astype(np.int64))
+        slots = work.pages[positions // page_tokens].astype(np.int64) * page_tokens + positions % page_tokens
+        hidden = self._model.forward(
+            torch.from_numpy(work.tokens.astype(np.int64)), torch.from_numpy(positions), torch.from_numpy(slots),
+            self._payload, lambda q, k, v: prefill_attention(q, k, v, table, work.start),
+        )  # fmt: skip
+        token = self._model.greedy(hidden[-1:])[0]
+        seal_pages(self._pool, work.pages[work.start // page_tokens : stop // page_tokens])
+        return self._results([work], [token], [stop], check, step, t)[0]
 
     def decode(self, works: Sequence[DecodeWork], *, check_tags: bool, step: int) -> list[PassResult]:
         """See `Executor`."""
-        t = self._now_us()
-        width = max(len(work.pages) for work in works)
-        tables = np.zeros((len(works), width), np.int64)
+        t, page_tokens = self._now_us(), self._pool.geometry.page_tokens
+        tables = np.zeros((len(works), max(len(work.pages) for work in works)), np.int64)
         for i, work in enumerate(works):
             tables[i, : len(work.pages)] = work.pages
-            self._stamp(work.stamp, work.pages, work.tags, np.array([work.position]))
+            self._own(work, np.array([work.position]))
         positions = np.array([work.position for work in works])
-        page_tokens = self._pool.geometry.page_tokens
+        stops = (positions + 1).tolist()
+        self._stamps.before([(work.pages, stop) for work, stop in zip(works, stops, strict=True)])
         slots = tables[np.arange(len(works)), positions // page_tokens] * page_tokens + positions % page_tokens
         lengths, table = torch.from_numpy(positions + 1), torch.from_numpy(tables)
         hidden = self._model.forward(
-            torch.tensor([work.token for work in works]), torch.from_numpy(positions), torch.from_numpy(slots), self._payload,
-            lambda q, k, v: decode_attention(q, k, v, table, lengths),
+            torch.tensor([work.token for work in works]), torch.from_numpy(positions), torch.from_numpy(slots),
+            self._payload, lambda q, k, v: decode_attention(q, k, v, table, lengths),
         )  # fmt: skip
-        tokens = self._model.greedy(hidden)
-        return [
-            self._result(work, token, work.position + 1, check_tags, step, t)
-            for work, token in zip(works, tokens, strict=True)
-        ]
+        return self._results(works, self._model.greedy(hidden), stops, check_tags, step, t)
 
-    def _slots(self, pages: np.ndarray, positions: np.ndarray) -> torch.Tensor:
+    def _own(self, work: PrefillWork | DecodeWork, positions: np.ndarray) -> None:
+        """Header and stamps of the slots that this pass is about to write."""
         page_tokens = self._pool.geometry.page_tokens
-        return torch.from_numpy(
-            pages[positions // page_tokens].astype(np.int64) * page_tokens + positions % page_tokens
-        )
+        stamp_headers(self._pool, work.pages, work.tags, int(positions[0]), int(positions[-1]) + 1)
+        self._pool.stamps[work.pages[positions // page_tokens], positions % page_tokens] = work.stamp
 
-    def _stamp(self, stamp: int, pages: np.ndarray, tags: np.ndarray, positions: np.ndarray) -> None:
-        page_tokens = self._pool.geometry.page_tokens
-        stamp_headers(self._pool, pages, tags, int(positions[0]), int(positions[-1]) + 1)
-        self._pool.stamps[pages[positions // page_tokens], positions % page_tokens] = stamp
-
-    def _result(
-        self, work: PrefillWork | DecodeWork, token: int, kv_tokens: int, check: bool, step: int, t: int
-    ) -> PassResult:
+    def _results(
+        self,
+        works: Sequence[PrefillWork | DecodeWork],
+        tokens: Sequence[int],
+        stops: Sequence[int],
+        check: bool,
+        step: int,
+        t: int,
+    ) -> list[PassResult]:
+        """What the pass found in each request's [0, stop)."""
         if self.after_gather is not None:
             self.after_gather()
-        # Stamps before headers: a write shows its header first, so a stamp seen here is a header the check sees.
-        if self._truth.on:
-            self._look(work, kv_tokens, step, t)
-        mismatches = check_tags(self._pool, work.pages, work.tags, kv_tokens) if check else ()
-        return PassResult(token, mismatches)
-
-    def _look(self, work: PrefillWork | DecodeWork, kv_tokens: int, step: int, t: int) -> None:
-        """Record which stamps in [0, kv_tokens) are not the reader's, where that changed since its last pass."""
-        page_tokens = self._pool.geometry.page_tokens
-        stamps = self._pool.stamps[work.pages[: -(-kv_tokens // page_tokens)]].reshape(-1)[:kv_tokens]
-        foreign: dict[int, list[int]] = {}
-        for slot in np.flatnonzero(stamps != work.stamp):
-            found = foreign.setdefault(int(work.pages[slot // page_tokens]), [])
-            if int(stamps[slot]) not in found:
-                found.append(int(stamps[slot]))
-        if foreign != self._found.get(work.stamp, {}):
-            self._found[work.stamp] = foreign
-            self._truth.read(step, t, work.stamp, foreign)
+        results = []
+        for work, token, stop in zip(works, tokens, stops, strict=True):
+            mismatches = find_mismatches(self._pool, work.pages, work.tags, stop) if check else ()
+            results.append(PassResult(token, mismatches))
+        for work, stop in zip(works, stops, strict=True):
+            self._stamps.after(work.stamp, work.pages, stop, step, t)
+        return results

@@ -1,14 +1,19 @@
 """One-sided writes into a peer's pool.
 
 A batch is at most `BATCH_PAGES` pages. `on_post` is called right before its first byte is handed over (after any
-gate), `on_done` right after its last. Per page the header goes first, then payload, then stamps: a reader that
-checks headers after it gathered the payload cannot have read a byte of a write whose header it does not see.
+gate), `on_done` right after its last. Per page the order is: header opened and tagged, payload, stamps, header
+tagged again and closed. A reader that gathers payload first and looks at the header afterwards therefore sees every
+write of which it may have read a byte, as still open or by its tag: also where the page changed hands, and its new
+owner tagged it, while the write was under way. The same numbers tell the truth log whether the stamps it finds are
+those of the bytes that were read. This needs stores that become visible in order, as on x86-64, and one remote
+writer of a page at a time (two at once leave it open, which fails every check: it is torn).
 
 Invariant: nothing retracts a batch that was posted; `cancel` drops only batches still waiting.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +25,7 @@ import numpy as np
 from engine.kv_cache import KVCachePool
 
 BATCH_PAGES = 8
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class WriteBatch:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Called in the thread that writes. `done` gets the bytes written, `failed` what went wrong."""
+    """Called in the thread that writes: `post`, then `done` with the bytes written; or `failed` saying why."""
 
     post: Callable[[], None]
     done: Callable[[int], None]
@@ -52,7 +58,7 @@ class Transport(Protocol):
         """Make a peer's pool writable; `memory` is how the peer describes it. Raises ValueError, OSError."""
 
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
-        """Queue a batch."""
+        """Queue a batch. One that cannot be written at all fails without a `post`."""
 
     def cancel(self, xfer: int) -> int:
         """Drop the batches of a transfer that are not yet posted; returns how many."""
@@ -133,22 +139,41 @@ class SharedMemoryTransport:
     def _run(self) -> None:
         while (item := self._next()) is not None:
             batch, callbacks = item
+            if (problem := self._problem(batch)) is not None:
+                callbacks.failed(problem)
+                continue
             try:
                 callbacks.post()
                 self._copy(batch)
-            except (KeyError, IndexError, ValueError) as error:
+            except Exception as error:  # whatever it was, the batch is accounted for and others go on
+                log.exception("transfer %d, batch %d to %s failed", batch.xfer, batch.chunk, batch.dst)
                 callbacks.failed(f"{type(error).__name__}: {error}")
             else:
                 callbacks.done(len(batch.dst_pages) * self._pool.geometry.page_bytes)
 
+    def _problem(self, batch: WriteBatch) -> str | None:
+        """Why a batch cannot be written; None where it can."""
+        target = self._peers.get(batch.dst)
+        if target is None:
+            return f"{batch.dst} is not connected; connected: {', '.join(sorted(self._peers)) or 'nobody'}"
+        if not len(batch.src_pages) == len(batch.dst_pages) == len(batch.tokens):
+            return f"{len(batch.src_pages)} pages to {len(batch.dst_pages)} with {len(batch.tokens)} token counts"
+        for pages, pool, side in ((batch.src_pages, self._pool, "source"), (batch.dst_pages, target, batch.dst)):
+            if len(pages) and not (pages.min() >= 0 and pages.max() < pool.pages):
+                return f"pages {pages.min()} to {pages.max()} are not all in the {side} pool of {pool.pages} pages"
+        return None
+
     def _copy(self, batch: WriteBatch) -> None:
-        target = self._peers[batch.dst]
-        for source, page, tokens in zip(batch.src_pages, batch.dst_pages, batch.tokens, strict=True):
-            header = target.headers[page : page + 1]
-            header["tag"], header["digest"], header["tokens"] = (
-                batch.dst_tag,
-                self._pool.headers[source]["digest"],
-                tokens,
-            )
-            target.payload[page] = self._pool.payload[source]
-            target.stamps[page] = self._pool.stamps[source]
+        target, source = self._peers[batch.dst], self._pool
+        headers = target.headers
+        for src, dst, tokens in zip(batch.src_pages, batch.dst_pages, batch.tokens, strict=True):
+            headers["opened"][dst] = batch.xfer
+            self._tag(headers, dst, batch.dst_tag, source.headers["digest"][src], tokens)
+            target.payload[dst] = source.payload[src]
+            target.stamps[dst] = source.stamps[src]
+            self._tag(headers, dst, batch.dst_tag, source.headers["digest"][src], tokens)
+            headers["closed"][dst] = batch.xfer
+
+    @staticmethod
+    def _tag(headers: np.ndarray, page: int, tag: int, digest: int, tokens: int) -> None:
+        headers["tag"][page], headers["digest"][page], headers["tokens"][page] = tag, digest, tokens

@@ -1,5 +1,8 @@
 """Physical truth beside the ledger: who wrote what each pass really found, from the stamps that travel with the bytes.
 
+A page into which a remote write came or went while a pass read it is `torn`: its bytes may have been read before or
+after, which stamps cannot say. A response whose only foreign read would be such a one is `undecided`.
+
 Invariant: nothing here reads or knows the ledger; `truth/` is for tests and simulations, forensics never opens it.
 """
 
@@ -12,6 +15,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from engine.kv_cache import KVCachePool
 
 
 def stamp_of(rid: str) -> int:
@@ -38,9 +45,11 @@ class TruthLog:
         """Which request a stamp belongs to."""
         self._write({"kind": "stamp", "stamp": stamp, "rid": rid})
 
-    def read(self, step: int, t_us: int, stamp: int, foreign: dict[int, list[int]]) -> None:
-        """What a pass found that was not the reader's: page -> stamps (0 = never written)."""
-        self._write({"kind": "read", "step": step, "t": t_us, "stamp": stamp, "foreign": foreign})
+    def read(
+        self, step: int, t_us: int, stamp: int, foreign: dict[int, list[int]], torn: list[int] | None = None
+    ) -> None:
+        """What a pass found that was not the reader's: page -> stamps (0 = never written), and the torn pages."""
+        self._write({"kind": "read", "step": step, "t": t_us, "stamp": stamp, "foreign": foreign, "torn": torn or []})
 
     def finish(self, rid: str, output_tokens: int, last_token_us: int | None) -> None:
         """How many tokens left, and when the last one did."""
@@ -52,14 +61,55 @@ class TruthLog:
                 self._file.write(json.dumps(row) + "\n")
 
 
+class StampReader:
+    """Looks at the stamps that a pass read, before and after it, and logs what changed since the reader's last pass."""
+
+    def __init__(self, pool: KVCachePool, log: TruthLog) -> None:
+        self._pool, self._log = pool, log
+        self._opened: dict[int, int] = {}  # page -> the remote write that had opened it last when the pass began
+        self._last: dict[int, tuple[dict[int, list[int]], list[int]]] = {}  # stamp of a reader -> what it last found
+
+    def before(self, reads: list[tuple[np.ndarray, int]]) -> None:
+        """A pass is about to read the first `kv_tokens` slots of each block table."""
+        if self._log.on:
+            pages = np.concatenate([self._pages(table, kv_tokens) for table, kv_tokens in reads])
+            # A write that is still open now counts as one that came during the pass.
+            headers = self._pool.headers
+            self._opened = dict(zip(pages.tolist(), headers["closed"][pages].tolist(), strict=True))
+
+    def after(self, stamp: int, table: np.ndarray, kv_tokens: int, step: int, t_us: int) -> None:
+        """The pass has read; `stamp` is the reader's."""
+        if not self._log.on:
+            return
+        pages = self._pages(table, kv_tokens)
+        stamps = self._pool.stamps[pages].reshape(-1)[:kv_tokens]
+        opened = self._pool.headers["opened"][pages]
+        foreign: dict[int, list[int]] = {}
+        for slot in np.flatnonzero(stamps != stamp):
+            found = foreign.setdefault(int(pages[slot // self._pool.geometry.page_tokens]), [])
+            if int(stamps[slot]) not in found:
+                found.append(int(stamps[slot]))
+        torn = [int(page) for page, write in zip(pages, opened, strict=True) if write != self._opened[int(page)]]
+        if (foreign, torn) != self._last.pop(stamp, ({}, [])):
+            self._log.read(step, t_us, stamp, foreign, torn)
+        if foreign or torn:
+            self._last[stamp] = foreign, torn
+
+    def _pages(self, table: np.ndarray, kv_tokens: int) -> np.ndarray:
+        return table[: -(-kv_tokens // self._pool.geometry.page_tokens)]
+
+
 @dataclass
 class TruthResponse:
     """The truth about one request: contaminated if a pass found another's stamp and a token left at or after it."""
 
     rid: str
     contaminated: bool = False
+    undecided: bool = False  # not contaminated but for a torn page, perhaps
+    unwritten: bool = False  # a pass read slots that nobody had written, and a token left
     donors: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # rid -> (worker, page)
-    first_step: int | None = None
+    first_worker: str | None = None
+    first_step: int | None = None  # of the first contaminated pass on `first_worker`
     output_tokens: int = 0
 
 
@@ -78,15 +128,24 @@ def read_truth(directory: Path) -> dict[str, TruthResponse]:
             found[row["rid"]].output_tokens = max(found[row["rid"]].output_tokens, row["output_tokens"])
             if row["last_token"] is not None:
                 last_token[row["rid"]] = max(last_token.get(row["rid"], 0), row["last_token"])
-    for worker, row in rows:
-        if row["kind"] == "read":
-            response = found[rids[row["stamp"]]]
-            if last_token.get(response.rid, -1) < row["t"]:
-                continue
-            for page, stamps in row["foreign"].items():
-                for stamp in stamps:
-                    if stamp != 0:
-                        response.contaminated = True
-                        response.donors[rids[stamp]].add((worker, int(page)))
-                        response.first_step = row["step"] if response.first_step is None else response.first_step
+    reads = [(worker, row) for worker, row in rows if row["kind"] == "read"]
+    for worker, row in sorted(reads, key=lambda read: read[1]["t"]):
+        response = found[rids[row["stamp"]]]
+        if row["t"] <= last_token.get(response.rid, -1):
+            _take(response, worker, row, rids)
     return found
+
+
+def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[int, str]) -> None:
+    """Add what one pass found to a response from which a token left afterwards."""
+    torn = set(row["torn"])
+    response.undecided |= bool(torn) and not response.contaminated
+    for page, stamps in row["foreign"].items():
+        if int(page) in torn:
+            continue
+        response.unwritten |= 0 in stamps
+        for stamp in filter(None, stamps):
+            if not response.contaminated:
+                response.contaminated, response.undecided = True, False
+                response.first_worker, response.first_step = worker, row["step"]
+            response.donors[rids[stamp]].add((worker, int(page)))
