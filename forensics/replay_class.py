@@ -101,10 +101,9 @@ class Classifier:
             return unknown(OWNER_LOST)
         if e.owner == reader.owner:
             return ENTITLED if e.tag == reader.tag else STALE
-        if e.tag == reader.tag and e.owner == self._owner(reader.tag, e):
-            by_share = self._by_share(e, reader)
-            if by_share is not None:
-                return by_share
+        by_share = self._by_share(e, reader) if e.tag == reader.tag else None
+        if by_share is not None and e.owner == self._owner(reader.tag, e):
+            return by_share
         return Content(Class.FOREIGN, e.owner)
 
     def _owner(self, tag: int, e: Event) -> int:
@@ -118,7 +117,7 @@ class Classifier:
         """What a share makes of its giver's own content in e; None where no share covers e."""
         page = self._page(e)
         identity = self.facts.identity(reader.owner, page, reader.tag, reader.s0)
-        life = self.facts.life(reader.tag, page)
+        life = self.facts.life(reader.tag, page) if identity is not None else None
         if identity is None or life is None or e.lo >= life.end_seq:
             return None
         if e.hi > life.end_seq:

@@ -22,7 +22,8 @@ class Timeline:
 
     def __init__(self, facts: Facts) -> None:
         events, reads = facts.events, facts.reads
-        seqs = (events["hi"], events["lo"], reads["s1_max"])
+        seqs = [events[name] for name in ("lo", "hi", "src_lo", "src_hi")]
+        seqs += [reads[name] for name in ("s0", "s1_max", "reserve_seq", "end_seq")]
         last = max(int(column.max(initial=0, where=column < FOREVER)) for column in seqs)
         self._forever = last + 2
         self._bits = int(self._forever + 1).bit_length()

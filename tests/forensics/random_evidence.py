@@ -1,7 +1,8 @@
 """Random small evidence: two workers, few pages, every kind of event, sound in what seq and edges say.
 
 The seqs of both workers are read off one common counter, so an order that holds by construction holds everywhere:
-a landing lies in (lo, hi] round its mover's (post, done], writes of one stream are in launch order. Clocks are noise.
+a landing lies in (lo, hi] round its mover's (post, done], writes of one stream are in launch order. Clocks are noise,
+or, where sound clocks are asked for, bounds round an instant inside (lo, hi].
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ RIDS = ["ann", "bob", "cid", "dan"]
 
 
 class RandomEvidence:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, sound_clocks: bool) -> None:
+        self.sound_clocks = sound_clocks
         self.random = random.Random(seed)
         self.built = EvidenceBuilder()
         self.cells: list[int] = []
@@ -42,6 +44,8 @@ class RandomEvidence:
                 self._runs(rq)
         for _ in range(self.random.randint(4, 14)):
             self._read()
+        if self.chance(0.4):
+            self._taint()
         return self.built.build()
 
     def _requests(self) -> None:
@@ -94,9 +98,12 @@ class RandomEvidence:
             hi = self.random.choice([hi + self.random.randint(0, 12), INF if self.chance(0.2) else hi])
         return lo, hi
 
-    def _times(self, lo: int, hi: int) -> dict[str, int | None]:
+    def _times(self, lo: int, hi: int, at: int) -> dict[str, int | None]:
         if self.chance(0.3):
             return {}
+        if self.sound_clocks:
+            error = self.random.choice([0, 4, 50])
+            return {"t_lo": 10 * at - error, "t_hi": 10 * at + error}
         noise = self.random.choice([0, 3, 100])
         t_lo = max(lo, 0) * 10 + self.random.randint(-noise, noise)
         width = 10 * min(hi - max(lo, 0), 3)
@@ -116,16 +123,18 @@ class RandomEvidence:
 
     def _one_event(self, cell: int, tag: int, rq: int, window: tuple[int, int]) -> None:
         lo, hi = window
+        at = self.random.randint(max(lo, 0) + 1, min(hi, max(lo, 0) + 4))
         kind = self.random.choices(["write", "landing", "ghost", "scrub", "growth"], [4, 5, 0.7, 0.4, 0.4])[0]
         if kind in ("write", "growth"):
             stream = self.random.choice([None, None, 100, 101])
-            self.built.write(cell, rq, tag, hi, lo, kind=kind, stream=stream, **self._times(lo, hi))
+            times = self._times(lo, hi, at) if stream is None or not self.sound_clocks else {}
+            self.built.write(cell, rq, tag, hi, lo, kind=kind, stream=stream, **times)
         elif kind == "landing":
             self._landing(cell, tag, lo, hi)
         elif kind == "ghost":
             self.built.ghost(cell, lo, hi, self.random.choice(["rows lost", "missing mover"]))
         else:
-            self.built.event(cell, "scrub", lo, hi, **self._times(lo, hi))
+            self.built.event(cell, "scrub", lo, hi, **self._times(lo, hi, at))
 
     def _landing(self, cell: int, tag: int, lo: int, hi: int) -> None:
         post = max(lo, 0) + (self.random.randint(0, 2) if hi - lo > 4 else 0)
@@ -140,11 +149,10 @@ class RandomEvidence:
             rid = self.built.rows["requests"][owner]["rid"] if owner is not None else None
             alike = [other for other in self.lives[src] if self.built.rows["requests"][other[1]]["rid"] == rid]
             life = self.random.choice(alike) if alike and self.chance(0.8) else life
-            src_lo = max(life[2], life[3] - 2)
+            src_lo = max(life[2], life[3] + self.random.choice([-2, -2, -2, 2]))
             src_hi = src_lo + self.random.choice([1, 3])
-        self.built.landing(
-            cell, tag, lo, hi, src, life[0] if life else 0, (src_lo, src_hi), **columns, **self._times(lo, hi)
-        )  # fmt: skip
+        columns |= self._times(lo, hi, done)
+        self.built.landing(cell, tag, lo, hi, src, life[0] if life else 0, (src_lo, src_hi), **columns)
 
     def _shares(self) -> None:
         taken = set()
@@ -176,18 +184,52 @@ class RandomEvidence:
         own = [life for life in self.lives[cell] if life[1] == rq]
         wanted = own or self.shared[cell, rq]
         life = self.random.choice(wanted) if wanted and self.chance(0.8) else self._life(cell)
-        last = max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
+        last = self._last_run(rq)
         if life is None or life[2] >= last:
             return
-        s0 = self.random.randint(life[2], min(life[3], last - 1)) if self.chance(0.8) else self.random.randint(0, last - 1)
+        s0 = (
+            self.random.randint(life[2], min(life[3], last - 1))
+            if self.chance(0.8)
+            else self.random.randint(0, last - 1)
+        )
         columns: dict[str, int] = {}
         if self.chance(0.2):
-            columns["growth"] = self.built.write(cell, rq, life[0], self.random.choice([last, s0 + 1]), s0, kind="growth")
+            columns["growth"] = self.built.write(
+                cell, rq, life[0], self.random.choice([last, s0 + 1]), s0, kind="growth"
+            )
         if self.chance(0.1):
             columns["s1_max"] = last + self.random.choice([2, 9])
         self.built.read(cell, rq, life[0], s0, **columns)
 
+    def _last_run(self, rq: int) -> int:
+        return max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
 
-def random_evidence(seed: int) -> Evidence:
+    def _taint(self) -> None:
+        """One request reads a donor's page, then writes pages that others share, and a transfer may carry them on."""
+        at, far = self.random.sample([PREFILL, DECODE], 2)
+        donor, giver, *takers = self.random.sample(self.rqs[at], len(self.rqs[at]))
+        read, written = self.built.cell(50, at), self.built.cell(51, at)
+        self.built.write(read, donor, 50_001, self.random.randint(1, 3))
+        self.built.life(50_002, read, giver, 5)
+        self.built.life(50_003, written, giver, 5, **{"end": self.random.choice([INF, INF, LAST])})
+        self.built.read(read, giver, 50_002, min(self.random.randint(5, 12), self._last_run(giver) - 1))
+        for _ in range(self.random.randint(1, 2)):
+            self.built.write(written, giver, 50_003, *sorted(self.random.sample(range(4, 20), 2), reverse=True))
+        for taker in (*takers, donor):
+            last = self._last_run(taker)
+            self.built.share(taker, written, 50_003, self.random.randint(5, 15), self.random.choice(["same", "tenant"]))
+            self.built.read(written, taker, 50_003, self.random.randint(min(6, last - 1), last - 1))
+            carried = next((rq for rq in self.rqs[far] if self._rid(rq) == self._rid(taker)), None)
+            if carried is not None and self.chance(0.6):
+                target, tag = self.built.cell(60 + taker, far), 60_000 + taker
+                self.built.life(tag, target, carried, 1, granted=True)
+                self.built.landing(target, tag, 3, 5, written, 50_003, (20, 25), mover=3, post_seq=20, done_seq=25)
+                self.built.read(target, carried, tag, min(6, self._last_run(carried) - 1))
+
+    def _rid(self, rq: int) -> str | None:
+        return self.built.rows["requests"][rq]["rid"]
+
+
+def random_evidence(seed: int, sound_clocks: bool = False) -> Evidence:
     """Evidence of one seed."""
-    return RandomEvidence(seed).evidence()
+    return RandomEvidence(seed, sound_clocks).evidence()
