@@ -164,7 +164,7 @@ def _on_the_way(response: Row | None, judged: Judged) -> bool:
         return False
     if response["rid"] in judged.running or response["finished"] is None:
         return True
-    return judged.now_us - response["finished"] < SETTLE_US
+    return bool(judged.now_us - response["finished"] < SETTLE_US)
 
 
 def _by_reading(judged: Judged) -> dict[tuple[str, str, str, str, int, int], list[Row]]:

@@ -362,7 +362,7 @@ def _point_out(events: list[PageEvent]) -> list[PageEvent]:
     """Add the time between lines, and point at the write that did it, or else at the read."""
     marked = [i for i, event in enumerate(events) if event.verdict is not None]
     writes = [i for i in marked if events[i].kind != "READ"]
-    offending = (writes or marked or [None])[0]
+    offending = next(iter(writes or marked), None)
     return [
         replace(event, delta_us=event.t_us - events[i - 1].t_us if i else None, offending=i == offending)
         for i, event in enumerate(events)

@@ -43,7 +43,7 @@ class Snapshot:
     @cached_property
     def empty(self) -> bool:
         """Whether the ledger holds no request yet."""
-        return self.ledger.tables["requests"].num_rows == 0
+        return not self.ledger.tables["requests"].num_rows
 
     @cached_property
     def data_us(self) -> int | None:

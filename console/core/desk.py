@@ -1,0 +1,87 @@
+"""The desk: a view and the snapshot it shows. Screens ask it what to draw and tell it what was asked for.
+
+Invariant: while the view is paused the shown snapshot does not change; a failed reading never replaces a good one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from console.core.incidents import Incident, Reading
+from console.core.lineage import Lineage, lineage
+from console.core.page_events import PageStory, page_story
+from console.core.snapshot import Snapshot
+from console.core.source import Failure
+from console.core.view import Cue, Mode, View
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What is shown, what has come in since, and what went wrong last."""
+
+    view: View = field(default_factory=View)
+    shown: Snapshot | None = None
+    newer: Snapshot | None = None
+    failure: Failure | None = None
+
+    def offer(self, reading: Snapshot | Failure) -> Desk:
+        """The desk after a reading came in."""
+        if isinstance(reading, Failure):
+            return replace(self, failure=reading)
+        cue = Cue.WRITERS_CAME if reading.writing else Cue.WRITERS_ENDED
+        view = self.view.on(cue)
+        if view.paused and self.shown is not None:
+            return replace(self, newer=reading, failure=None)
+        return replace(self, view=view, shown=reading, newer=None, failure=None)
+
+    def on(self, cue: Cue) -> Desk:
+        """The desk after `cue`; where it resumes, the newest reading is shown."""
+        view = self.view.on(cue)
+        if view.paused or self.newer is None:
+            return replace(self, view=view)
+        return replace(self, view=view, newer=None).offer(self.newer)
+
+    def open_incident(self, incident: Incident, rid: str | None = None) -> Desk:
+        """Look at an incident, its gravest response first."""
+        reading = incident.reading(rid) or incident.readings[0]
+        return replace(self, view=replace(self.view, incident=incident.id, rid=reading.rid, page=None)).on(Cue.OPEN)
+
+    def leave_incident(self) -> Desk:
+        """Back to the list."""
+        return replace(self, view=replace(self.view, rid=None, page=None)).on(Cue.LEAVE)
+
+    def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
+        """Look at another response (its first page with it) or another page."""
+        if rid is not None and rid != self.view.rid:
+            return replace(self, view=replace(self.view, rid=rid, page=page))
+        return replace(self, view=replace(self.view, page=page))
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident that is open or selected."""
+        return self.shown.incident(self.view.incident) if self.shown else None
+
+    @property
+    def reading(self) -> Reading | None:
+        """The response that is looked at."""
+        incident = self.incident
+        return (incident.reading(self.view.rid) or incident.readings[0]) if incident else None
+
+    def lineage(self) -> Lineage | None:
+        """Pages and donors of that response."""
+        incident, reading = self.incident, self.reading
+        return lineage(self.shown, incident, reading) if self.shown and incident and reading else None
+
+    def story(self, known: Lineage | None) -> PageStory | None:
+        """Events of the selected page, or of the first page found."""
+        reading = self.reading
+        if self.shown is None or reading is None or known is None or not known.pages:
+            return None
+        pages = {page.page for page in known.pages}
+        page = self.view.page if self.view.page in pages else known.found[0]
+        return page_story(self.shown, reading, page)
+
+    @property
+    def mode(self) -> Mode:
+        """How the view relates to the ledger."""
+        return self.view.mode

@@ -1,0 +1,110 @@
+"""An incident in sentences, the same on every screen: what happened, how one knows, whose, and what to do next.
+
+Invariant: the words of verdicts are those of `forensics.verdict`; never "possibly".
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.core.incidents import Incident, Reading
+from console.core.mechanisms import mechanism
+from console.core.printable import printable
+from console.core.snapshot import Snapshot
+from console.core.times import clock, duration, moment
+from forensics.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One labelled line."""
+
+    label: str
+    words: str
+
+
+def facts(snapshot: Snapshot, incident: Incident) -> tuple[Fact, ...]:
+    """What is known of an incident, most important first."""
+    return (
+        Fact("verdict", verdict_words(incident)),
+        Fact("mechanism", f"{incident.title}: {mechanism(incident.mechanism).story}"),
+        Fact("where", f"pool {printable(incident.pool or None)} of {printable(incident.worker or None)}"),
+        Fact("tenants", tenant_words(snapshot, incident)),
+        Fact("seen", seen_words(incident)),
+        Fact("growing", growing_words(snapshot, incident)),
+        Fact("next", next_words(snapshot.ledger.path, incident)),
+    )
+
+
+def verdict_words(incident: Incident) -> str:
+    """`2 responses contaminated (1 proved), 3 exposed`."""
+    counts = incident.counts
+    parts: list[str] = []
+    for verdict in Verdict:
+        if not counts[verdict]:
+            continue
+        proved = len({r.rid for r in incident.readings if r.verdict is verdict and r.proof == "proved"})
+        noun = "" if parts else f" response{'s' * (counts[verdict] > 1)}"
+        proof = "" if verdict is Verdict.UNKNOWN else f" ({proved} proved)" if proved < counts[verdict] else " (proved)"
+        parts.append(f"{counts[verdict]}{noun} {verdict}{proof}")
+    return ", ".join(parts)
+
+
+def tenant_words(snapshot: Snapshot, incident: Incident) -> str:
+    """`a t-acme → b t-brio`: whose content, in whose responses."""
+
+    def named(tenants: tuple[str, ...]) -> str:
+        return " ".join(f"{snapshot.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
+
+    return f"{named(incident.donor_tenants)} → {named(incident.reader_tenants)}"
+
+
+def seen_words(incident: Incident) -> str:
+    """When, in UTC."""
+    if incident.first_seen_us is None:
+        return "not known when"
+    lasted = incident.lasted_us
+    return f"first {moment(incident.first_seen_us)}" + (f", last {duration(lasted)} later" if lasted else "")
+
+
+def growing_words(snapshot: Snapshot, incident: Incident) -> str:
+    """Whether it goes on."""
+    if not snapshot.writing:
+        return "no: all writers of this ledger have ended"
+    if not incident.growing:
+        return "not in the last 60 s"
+    return (
+        f"yes: {incident.recent} response{'s' * (incident.recent != 1)} in the last 60 s"
+        if incident.recent
+        else "yes: still running"
+    )
+
+
+def next_words(ledger: Path, incident: Incident) -> str:
+    """The next command to run."""
+    runbook = mechanism(incident.mechanism).runbook
+    if runbook:
+        return f"runbook run {runbook} --engine RUN_DIR/engine.json"
+    if incident.worst is Verdict.UNKNOWN:
+        return f"forensics gaps --ledger {shlex.quote(str(ledger))}"
+    return f"forensics query foreign-reads --ledger {shlex.quote(str(ledger))}"
+
+
+def reading_words(reading: Reading) -> str:
+    """`contaminated (proved), 7 pages, first step 12`."""
+    parts = [f"{reading.verdict} ({reading.proof}{', derived' if reading.derived else ''})"]
+    if reading.pages:
+        parts.append(f"{reading.pages} page{'s' * (reading.pages > 1)}")
+    if reading.first_step is not None:
+        last = reading.first_step_last
+        step = f"{reading.first_step}" if last in (None, reading.first_step) else f"{reading.first_step}–{last}"
+        parts.append(f"first step {step} ({reading.first_step_proof or reading.proof}) at {clock(reading.seen_us)}")
+    return ", ".join(parts)
+
+
+def open_command(ledger: Path, incident: str | None) -> str:
+    """The command that opens this view."""
+    tail = f" --incident {shlex.quote(incident)}" if incident else ""
+    return f"console --ledger {shlex.quote(str(ledger.resolve()))}{tail}"

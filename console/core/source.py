@@ -1,0 +1,84 @@
+"""Where snapshots come from: a ledger directory, read again when its files have changed.
+
+Invariant: the only file access of the console. A reading that fails says why and what to do, and costs nothing that was
+read before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from console.core.snapshot import Snapshot
+from engine.ledger.errors import LedgerError
+from engine.ledger.reader import read_ledger
+from engine.ledger.stream import is_locked
+from forensics.foreign_reads import EnginesDisagree, foreign_reads
+
+REDATE_US = 5_000_000
+"""How often a snapshot of unchanged files is judged anew by the clock (what is on the way, what still grows)."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A reading that did not work: what is wrong, what to do, and when (us UTC)."""
+
+    what: str
+    remedy: str
+    at_us: int
+
+
+class LedgerSource:
+    """Reads one ledger. `now_us` gives microseconds UTC; `engine` is that of `forensics.foreign_reads`."""
+
+    def __init__(self, path: Path, *, now_us: Callable[[], int], engine: str = "both") -> None:
+        self.path, self.now_us, self.engine = path, now_us, engine
+        self._last: Snapshot | Failure | None = None
+        self._seen = ""
+
+    def read(self) -> Snapshot | Failure:
+        """Read now, whatever has changed."""
+        self._seen = self.fingerprint()
+        at = self.now_us()
+        try:
+            ledger = read_ledger(self.path)
+            reads = foreign_reads(ledger, engine=self.engine)
+            self._last = Snapshot(ledger, reads, at, self._seen)
+        except LedgerError as error:
+            self._last = Failure(
+                str(error), "check --ledger; this view goes on by itself when the ledger can be read", at
+            )
+        except EnginesDisagree as error:
+            remedy = "no verdict of this ledger can be trusted: keep the ledger and report both findings"
+            self._last = Failure(f"the two engines disagree: {error}", remedy, at)
+        except Exception as error:  # a fault in judging must not take the last good picture from the person on call
+            remedy = "run `forensics query foreign-reads` on this ledger for the whole message; keep the ledger"
+            self._last = Failure(f"judging the ledger failed: {type(error).__name__}: {error}", remedy, at)
+        return self._last
+
+    def read_if_changed(self) -> Snapshot | Failure | None:
+        """A new reading if the files have changed, or time has changed what the last one means; else None."""
+        if self._last is None or self.fingerprint() != self._seen:
+            return self.read()
+        last, now = self._last, self.now_us()
+        if not isinstance(last, Snapshot) or now - last.taken_us < REDATE_US:
+            return None
+        if not last.judging and not any(incident.growing for incident in last.incidents):
+            return None
+        self._last = replace(last, taken_us=now)
+        return self._last
+
+    def fingerprint(self) -> str:
+        """Names, sizes, times and locks of the ledger's files: changes when there is something new to see."""
+        seen: list[tuple[str, int, int, bool]] = []
+        for path in sorted([*self.path.glob("wal/*.wal"), *self.path.glob("manifest/*.jsonl")]):
+            try:
+                stat = path.stat()
+                # A writer that dies changes no file, only lets go of its lock.
+                seen.append((path.name, stat.st_size, stat.st_mtime_ns, path.suffix == ".wal" and is_locked(path)))
+            except FileNotFoundError:
+                continue
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
