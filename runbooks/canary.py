@@ -2,29 +2,32 @@
 
 The default model, InductionLlama, continues its context from the place whose four preceding bytes equal the last
 four. A probe prompt therefore holds, at its start, its middle and its last page, a four-byte cue followed by a fresh
-128-bit nonce, and ends with one of the cues: the right answer is that nonce, byte for byte.
+176-bit nonce, and ends with one of the cues: the right answer is that nonce, byte for byte.
 
-Invariant: nonces are hexadecimal and every four-byte window on the path from a cue through its nonce is unique in the
-prompt (the filler uses no hexadecimal letter), so the right answer is exact. Answers are searched and dropped; only
-nonce names, lengths and counts leave this module.
+Invariant: cues, nonces and filler share no character, and every four-byte window on the path from a cue through its
+nonce is unique in the prompt, so the right answer is exact. No character occurs twice in a nonce: whatever byte an
+answer over stale pages begins with, the copier falls into step with the nonce that those pages hold. Answers are
+searched and dropped; only nonce names, lengths and counts leave this module.
 """
 
 from __future__ import annotations
 
 import random
+import string
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+# 32 different characters out of 62: about 176 bits.
 NONCE_LENGTH = 32
-# 48 consecutive bits of an issued nonce are no accident (12 hexadecimal digits).
-PARTIAL_LENGTH = 12
+# At least 48 consecutive bits of an issued nonce are no accident (9 characters: 53 bits).
+PARTIAL_LENGTH = 9
 WINDOW = 4
 SMALLEST_PROMPT = 160
 COPIER_NAMES = frozenset({"induction-llama"})
 
-_FILLER = "ghijklmnopqrstuvwxyz "
-_HEX = "0123456789abcdef"
+_FILLER = ". , ; : - _ / "
+_ALPHABET = string.ascii_letters + string.digits
 
 
 class Place(StrEnum):
@@ -35,7 +38,8 @@ class Place(StrEnum):
     LAST = "last"
 
 
-CUES: dict[Place, str] = {Place.START: "<S1>", Place.MIDDLE: "<M2>", Place.LAST: "<L3>"}
+# They differ in the last byte, which weighs most in the copier's match.
+CUES: dict[Place, str] = {Place.START: "<>=!", Place.MIDDLE: "<>=?", Place.LAST: "<>=%"}
 
 
 @dataclass(frozen=True)
@@ -135,13 +139,13 @@ def _filler(length: int) -> str:
 
 
 def _fresh_texts(source: random.Random, count: int) -> list[str]:
-    """`count` hexadecimal nonces; no four-character window occurs twice among them."""
+    """`count` nonces; no four-character window occurs twice among them."""
     texts: list[str] = []
     seen: set[str] = set()
     while len(texts) < count:
-        text = "".join(source.choice(_HEX) for _ in range(NONCE_LENGTH))
+        text = "".join(source.sample(_ALPHABET, NONCE_LENGTH))
         windows = [text[i : i + WINDOW] for i in range(NONCE_LENGTH - WINDOW + 1)]
-        if len(set(windows)) == len(windows) and not seen.intersection(windows):
+        if not seen.intersection(windows):
             texts.append(text)
             seen.update(windows)
     return texts

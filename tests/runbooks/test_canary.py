@@ -63,8 +63,8 @@ def test_places_are_the_first_page_the_middle_and_the_last_page():
     assert last + NONCE_LENGTH == 1600 - 4
 
 
-def test_partial_matches_count_from_48_bits_on():
-    nonce = Nonce("n", "t", "0123456789abcdef0123456789abcdeF")
+def test_partial_matches_count_from_nine_characters_on():
+    nonce = Nonce("n", "t", "0123456789abcdefghijklmnopqrstuv")
     assert find_nonces("x" + nonce.text[5 : 5 + PARTIAL_LENGTH] + "y", [nonce])[0].length == PARTIAL_LENGTH
     assert find_nonces("x" + nonce.text[5 : 4 + PARTIAL_LENGTH] + "y", [nonce]) == []
     assert find_nonces("", [nonce]) == []

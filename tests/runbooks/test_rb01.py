@@ -6,6 +6,7 @@ import pytest
 from runbook_fakes import KEYS
 
 from runbooks.audit import verify_audit
+from runbooks.canary import CUES
 from runbooks.report import exit_code, run_data
 from runbooks.states import Conclusion, RunState, StepState
 
@@ -86,7 +87,7 @@ def test_silence_beyond_the_limit_of_a_living_gateway_is_confirmed(fake_engine, 
     assert exit_code(finished.run) == 1
 
 
-@pytest.mark.parametrize("place", ["<S1>", "<M2>", "<L3>"])
+@pytest.mark.parametrize("place", list(CUES.values()))
 def test_a_lost_page_within_the_limit_is_found_by_content(fake_engine, run_rb01, place):
     """Every status is 200 and every count right: only the nonce of that place is missing."""
     finished, _ = run_rb01(fake_engine(forget=place).engine_file())
