@@ -79,18 +79,30 @@ class DecodeEngine(Role):
         return busy
 
     def _grant_waiting(self) -> bool:
-        """Pages for waiting requests, first come first served, leaving one page of growth to each that runs."""
+        """Pages for waiting requests, first come first served.
+
+        A request starts when its whole answer fits beside what those that were started may still grow by. One that
+        no empty pool could hold to its end starts alone, and ends where the pages do.
+        """
         granted = False
         while self.prealloc:
             request = self.prealloc[0]
-            count = self.pool.pages_for(request.prompt_tokens)
-            if count + len(self._running) + len(self.transfers) > self.pool.free_pages:
+            if self._growth(request) + sum(map(self._growth, self._started())) > self.pool.free_pages:
                 break
             self.runs.close()
             self.prealloc.popleft()
-            self._grant(request, count)
+            self._grant(request, self.pool.pages_for(request.prompt_tokens))
             granted = True
         return granted
+
+    def _started(self) -> list[Request]:
+        arriving = [r for r, _ in self.transfers.values() if r.status is RequestStatus.TRANSFERRING]
+        return [*self._running, *arriving]
+
+    def _growth(self, request: Request) -> int:
+        """Pages that a request may still take. The last token of an answer is never written."""
+        whole = self.pool.pages_for(request.prompt_tokens + request.given.max_tokens - 1)
+        return max(min(whole, self.pool.usable_pages) - len(request.pages), 0)
 
     def _grant(self, request: Request, count: int) -> None:
         request.pages, tag = self.pool.reserve(request.req, count)

@@ -10,7 +10,7 @@ class Tenants:
     """API keys of the known tenants, and the pseudonyms under which the ledger knows them."""
 
     def __init__(self, keys: dict[str, str], ledger_key: str) -> None:
-        self._tenant_of = {key: tenant for tenant, key in keys.items()}
+        self._tenant_of = {key.encode(): tenant for tenant, key in keys.items()}
         self._ledger_key = ledger_key.encode()
 
     def from_authorization(self, header: str | None) -> str | None:
@@ -19,7 +19,8 @@ class Tenants:
         if scheme.lower() != "bearer":
             return None
         # Every key is compared, so that time tells nothing about how close a guess came.
-        found = [tenant for known, tenant in self._tenant_of.items() if hmac.compare_digest(known, key.strip())]
+        given = key.strip().encode()
+        found = [tenant for known, tenant in self._tenant_of.items() if hmac.compare_digest(known, given)]
         return found[0] if found else None
 
     def pseudonym(self, tenant: str) -> str:

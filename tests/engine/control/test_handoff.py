@@ -186,6 +186,16 @@ def test_a_full_decode_pool_makes_requests_wait_their_turn(bench):
     assert finishes == [1, 2, 3]
 
 
+def test_no_request_is_started_whose_answer_would_not_fit_beside_the_others(bench):
+    engine = bench(decode_pages=11)
+    for name in ("r1", "r2", "r3"):
+        engine.ask(name, prompt=2 * PAGE, output=3 * PAGE + 1)  # two pages each, growing to five
+    engine.until(lambda: engine.tokens("r1"))
+    assert len(engine.decode.prealloc) == 1  # ten pages: two requests with all that they may grow by
+    engine.run()
+    assert [engine.code(name) for name in ("r1", "r2", "r3")] == ["", "", ""]
+
+
 def test_a_full_prefill_pool_makes_requests_wait_their_turn(bench):
     engine = bench(prefill_pages=4)
     for name in ("r1", "r2"):
