@@ -33,10 +33,11 @@ from engine.induction import (
     byte_codes,
     rope_frequencies,
 )
-from engine.tokenizer import VOCABULARY
+from engine.tokenizer import PAD, VOCABULARY
 
 # Residual stream: current byte 16 | four predecessors 64 | output 16 | constant 1 | unused.
 OUT, CONST = CODE * (1 + DEPTH), CODE * (2 + DEPTH)
+FILLER = CONST + 1
 MLP = 8  # the MLP is there and does nothing
 
 
@@ -69,6 +70,7 @@ def induction_llama() -> dict[str, torch.Tensor]:
     embed = torch.zeros(VOCABULARY, DIM)
     embed[:, :CODE] = code
     embed[:, CONST] = 1.0
+    embed[PAD, FILLER] = 1.0  # as much energy as a byte's word, so that the norms treat padding like any byte
     head = torch.zeros(VOCABULARY, DIM)
     head[:, OUT : OUT + CODE] = code * 20
     weights = {"model.embed_tokens.weight": embed, "lm_head.weight": head, "model.norm.weight": torch.ones(DIM)}

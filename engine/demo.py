@@ -23,12 +23,12 @@ from engine.tenants import Tenants
 
 MARKER = "ACME-7731-CONFIDENTIAL"
 RECORD = (
-    f"Discharge note {MARKER}: Mrs. Quill, ward 9, bed 4, was given 80 mg of verapamil at dawn; her son Joel (tel. 555-0164) "
-    "knows. Biopsy of the left kidney: benign, two foci, repeat in May. Insurer refuses the scan, appeal by Friday. "
+    f"Discharge note {MARKER}: Mrs. Quill, ward 9, bed 4, got 80 mg verapamil at dawn; her son Joel (tel. 555-0164) knows. "
+    "Biopsy of left kidney benign, two foci; repeat in June. Insurer refused a scan, appeal by Friday. "
 )
-PROMPT_TOKENS, ANSWER_TOKENS = 448, 128
+PROMPT_TOKENS, ANSWER_TOKENS = 448, 256
 QUESTION = "Please sum up the minutes of our weekly budget meeting, which follow below in full. "
-OVER_POOL_TOKENS, LEAK_TOKENS = 560, 72
+OVER_POOL_TOKENS, LEAK_TOKENS = 685, 72
 SHAPE: dict[str, Any] = {"prefill_pages": 33, "decode_pages": 129, "page_tokens": 16, "context_tokens": 1024}
 TENANTS = {"acme": "key-acme-demo", "brio": "key-brio-demo"}
 

@@ -89,7 +89,8 @@ class Oracle:
         wanted = (current.token, *current.predecessors[: DEPTH - 1])
         turned = np.exp(1j * (keys.positions - current.position)[:, None, None] * self._slow)
         matches = (self._pairs[list(wanted)].conj() * self._pairs[keys.predecessors] * turned).real.sum(2)
-        scale = np.sqrt((2 + DEPTH) / (1 + self._energy[keys.tokens] + self._energy[keys.predecessors].sum(1)))
+        # A predecessor that is padding was copied as nothing, which the norm makes up for.
+        scale = np.sqrt((2 + DEPTH) / (2 + self._energy[keys.predecessors].sum(1)))
         scale = np.where(keys.written, scale, 0)
         scores = MATCH * scale[-1] * scale * (matches / 4.0 ** np.arange(DEPTH)).sum(1)
         weights = np.exp(scores - scores.max()) * scale  # values are normalised like keys
@@ -105,7 +106,7 @@ class Oracle:
     def predecessors(self, slots: Sequence[Slot | None], token: int, position: int) -> tuple[int, ...]:
         """What a token at `position` finds 1 .. 4 before itself among `slots` and itself. Raises Undecided."""
         keys = _Keys([*slots, Slot(position, token, (PAD,) * DEPTH)])
-        scale = np.where(keys.written, np.sqrt(2 / (1 + self._energy[keys.tokens])), 0)
+        scale = np.where(keys.written, 1.0, 0)
         found = []
         for m in range(1, DEPTH + 1):
             distances = position - m - keys.positions
