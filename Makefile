@@ -1,0 +1,39 @@
+# Two commands do everything: `make demo` and `make test`. Each makes its own .venv where there is none.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test lint system clean
+
+demo: .venv/engine.installed
+	@$(BIN)/engine demo --ledger demo-ledger
+
+test: system lint
+	$(BIN)/pytest
+
+lint: .venv/test.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# A browser for the web tests: installed as root on Debian only; elsewhere those tests are skipped and say so.
+system:
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	else echo "no chromium here and no right to install it: browser tests will be skipped"; fi
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/engine.installed: pyproject.toml constraints.txt | .venv/bin/pip
+	$(BIN)/pip install -q -c constraints.txt -e ".[engine]"
+	@touch $@
+
+.venv/test.installed: pyproject.toml constraints.txt | .venv/bin/pip
+	$(BIN)/pip install -q -c constraints.txt -e ".[engine,test]"
+	@touch $@ .venv/engine.installed
+
+clean:
+	rm -rf .venv build dist *.egg-info demo-ledger
