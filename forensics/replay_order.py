@@ -13,7 +13,7 @@ from enum import Enum
 
 import numpy as np
 
-from forensics.replay_facts import NONE, Event, Facts, Ints, Passes, Read
+from forensics.replay_facts import NEVER_BEFORE, NONE, Event, Facts, Ints, Passes, Read
 from forensics.verdict import Proof
 
 
@@ -88,7 +88,8 @@ def certain(e: Event, x: Read, possible: list[Event], passes: Passes, mode: Mode
     if not seen(e, x, mode):
         return False
     reader = first_certain_pass(e, x.s0, passes)
-    return all(f is e or before(f, e, mode) or (reader is not None and passes.seq[reader] <= f.lo) for f in possible)
+    read_by = passes.seq[reader] if reader is not None else NEVER_BEFORE
+    return all(f.event == e.event or before(f, e, mode) or read_by <= f.lo for f in possible)
 
 
 class RunningMaximum:
