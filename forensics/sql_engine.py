@@ -1,0 +1,58 @@
+"""The published SQL on DuckDB: evidence in, findings out.
+
+Invariant: the statements are those of `queries/foreign_reads*.sql`, unedited; values reach them as bound parameters
+only, and the database can touch no file and no network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import duckdb
+import pyarrow as pa
+
+from forensics.catalogue import Query, Step, load_queries
+from forensics.evidence import EVIDENCE_SCHEMAS, Evidence
+from forensics.verdict import FINDING_COLUMNS
+
+QUERY = "foreign-reads"
+
+
+def run(evidence: Evidence, *, threads: int = 2, memory_limit: str = "4GB") -> pa.Table:
+    """Findings (FINDING_COLUMNS, sorted). Raises duckdb.Error, such as OutOfMemoryException beyond `memory_limit`."""
+    # Memory that does not suffice is an error: a spill would leave parts of the record on a disk.
+    config = {"threads": threads, "memory_limit": memory_limit, "temp_directory": ""}
+    with duckdb.connect(":memory:", config=config) as database:
+        database.execute("SET enable_external_access = false")
+        for field in fields(evidence):
+            if field.name in EVIDENCE_SCHEMAS:
+                _load(database, field.name, getattr(evidence, field.name))
+        database.execute("SET lock_configuration = true")
+        result = _run(database, query().steps)
+    return pa.table({f.name: result[f.name].cast(f.type) for f in FINDING_COLUMNS}, schema=FINDING_COLUMNS)
+
+
+def query() -> Query:
+    """The query this engine runs."""
+    return next(query for query in load_queries() if query.name == QUERY)
+
+
+def _load(database: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    database.register("arriving", table)
+    # `name` is a key of EVIDENCE_SCHEMAS, never a word of the ledger.
+    database.execute(f'CREATE TABLE "{name}" AS SELECT * FROM arriving')
+    database.unregister("arriving")
+
+
+def _run(database: duckdb.DuckDBPyConnection, steps: tuple[Step, ...]) -> pa.Table:
+    for step in steps[:-1]:
+        if step.repeat == "each level":
+            levels = database.execute("SELECT DISTINCT level FROM questions WHERE is_landing ORDER BY level DESC").fetchall()
+            for (level,) in levels:
+                database.execute(step.sql, {"level": level})
+        elif step.repeat == "until stable":
+            while database.execute(step.sql).fetchall() != [(0,)]:
+                pass
+        else:
+            database.execute(step.sql)
+    return database.sql(steps[-1].sql).to_arrow_table()
