@@ -92,11 +92,12 @@ def next_words(ledger: Path, incident: Incident) -> str:
     return f"forensics query foreign-reads --ledger {shlex.quote(str(ledger))}"
 
 
-def reading_words(reading: Reading) -> str:
-    """`contaminated (proved), 7 pages, first step 12`."""
+def reading_words(reading: Reading, total_pages: int | None = None) -> str:
+    """`contaminated (proved), 7 of 19 pages, first step 12`."""
     parts = [f"{reading.verdict} ({reading.proof}{', derived' if reading.derived else ''})"]
     if reading.pages:
-        parts.append(f"{reading.pages} page{'s' * (reading.pages > 1)}")
+        whole = f" of {total_pages}" if total_pages else ""
+        parts.append(f"{reading.pages}{whole} page{'s' * (reading.pages > 1 or bool(total_pages))}")
     if reading.first_step is not None:
         last = reading.first_step_last
         step = f"{reading.first_step}" if last in (None, reading.first_step) else f"{reading.first_step}–{last}"

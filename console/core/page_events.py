@@ -190,11 +190,9 @@ def _commit_note(scene: _Scene, row: Row) -> str:
         if done["op"] == "done" and done["dst_tag"] in tags
         for page in done["dst_pages"] or ()
     }
-    covered = (
-        f"{row['covered_tokens']} tokens believed covered" if row["covered_tokens"] is not None else "believed covered"
-    )
+    covered = "" if row["covered_tokens"] is None else f", {row['covered_tokens']} tokens believed"
     warning = "! " if len(written) < len(reserved) else ""
-    return f"{warning}{covered}; movers wrote {len(written)} of {len(reserved)} pages"
+    return f"{warning}movers wrote {len(written)} of {len(reserved)} pages{covered}"
 
 
 def _passes(scene: _Scene) -> list[_Entry]:
@@ -210,10 +208,7 @@ def _passes(scene: _Scene) -> list[_Entry]:
         return _summed(scene, runs, "")
     found = _summed(scene, before, "")
     if after:
-        step = f"step {after[0]['step']}" if after[0]["n"] == 1 else f"from step {after[0]['step']}"
-        event = _event(
-            scene, after[0], "READ", f"{step}: attends to content that is not its own", req=scene.reading.req
-        )
+        event = _event(scene, after[0], "READ", f"not its own, from step {after[0]['step']}", req=scene.reading.req)
         event = replace(event, rid=scene.reading.rid, tenant=scene.reading.tenant, verdict=_verdict(scene))
         found.append(_Entry(after[0]["seq"], False, event))
     return found + _summed(scene, after[1:], "more ")
@@ -312,7 +307,7 @@ def _remote_event(scene: _Scene, row: Row, xfers: set[int]) -> PageEvent | None:
         rid = scene.snapshot.rid_of((row["worker"], row["epoch"]), row["req"])
         if row["op"] != "reject" or rid != scene.reading.rid:
             return None
-        return _event(scene, row, "REJECT", f"! {row['worker']} refused it: {row['reason'] or row['status'] or '?'}")
+        return _event(scene, row, "REJECT", f"! {row['reason'] or row['status'] or 'refused'} ({row['worker']})")
     if row["op"] in ("post", "done", "fail"):
         if scene.page not in (row["dst_pages"] or ()) or row["peer"] not in (None, scene.key[0]):
             return None
@@ -348,7 +343,7 @@ def _judge_landing(scene: _Scene, row: Row, anchor: int, event: PageEvent) -> Pa
     life = scene.life
     if row["op"] != "done" or life is None or row["dst_tag"] == life.tag or not life.covers(anchor):
         return event
-    note = f"lands in g{split_tag(life.tag).seq}, meant for g{event.generation}; {event.note}"
+    note = f"into g{split_tag(life.tag).seq}, meant for g{event.generation}; {event.note}"
     return replace(event, verdict=_verdict(scene), note=note)
 
 

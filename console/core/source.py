@@ -39,6 +39,16 @@ class LedgerSource:
         self._last: Snapshot | Failure | None = None
         self._seen = ""
 
+    def check(self) -> None:
+        """Say at once whether there is a ledger, without reading it. Raises LedgerError."""
+        if not self.path.is_dir():
+            missing = "is a file; a ledger is a directory" if self.path.exists() else "no such directory"
+            raise LedgerError(f"{self.path}: {missing}; give the directory that the engine writes its ledger to")
+        if not any((self.path / name).is_dir() for name in ("epochs", "wal", "manifest")):
+            inner = sorted(p.name for p in self.path.iterdir() if (p / "epochs").is_dir() or (p / "manifest").is_dir())
+            hint = f"it contains ledgers: {', '.join(inner)}" if inner else "is it the right directory?"
+            raise LedgerError(f"{self.path}: holds no ledger (no epochs/, wal/ or manifest/); {hint}")
+
     def read(self) -> Snapshot | Failure:
         """Read now, whatever has changed."""
         self._seen = self.fingerprint()

@@ -28,6 +28,11 @@ def moment(us: int | None) -> str:
     return NOTHING if us is None else _at(us).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
+def age(us: int) -> str:
+    """How old something is, in whole seconds below a minute."""
+    return f"{max(us, 0) // 1_000_000} s" if us < 60_000_000 else duration(us)
+
+
 _UNITS = ((86400, "d", 3600, "h", 1), (3600, "h", 60, "m", 2), (60, "m", 1, "s", 2))
 
 

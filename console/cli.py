@@ -1,0 +1,131 @@
+"""`console` and `console web`.
+
+Invariant: `--help` imports neither torch, textual nor fastapi; words go to stderr, exit code 64 for wrong usage.
+"""
+
+# ruff: noqa: PLC0415  imports wait until they are needed, so that --help stays quick
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from console.core.source import LedgerSource
+
+EXIT_USAGE = 64
+ENGINES = ("both", "replay", "duckdb")
+
+
+class Usage(click.ClickException):
+    """Wrong usage, or no ledger there: exit code 64."""
+
+    exit_code = EXIT_USAGE
+
+
+_LEDGER = click.option("--ledger", type=click.Path(path_type=Path), help="The ledger directory, live or finished.")
+_ENGINE = click.option("--engine", type=click.Choice(ENGINES), default="both", show_default=True, help="What judges.")
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@_LEDGER
+@_ENGINE
+@click.option("--incident", help="Open this incident at once.")
+@click.option("--plain", is_flag=True, help="Print lines of plain words instead of screens.")
+@click.pass_context
+def cli(context: click.Context, ledger: Path | None, engine: str, incident: str | None, plain: bool) -> None:
+    """The console for the person on call: which responses read pages that were not theirs, and how one knows.
+
+    Without a command it opens in the terminal. It only reads.
+    """
+    if context.invoked_subcommand is not None:
+        if ledger is not None or incident is not None or plain:
+            raise Usage("options go behind the command: console web --ledger DIR")
+        return
+    source = _source(ledger, engine)
+    if plain:
+        _print_plain(source, incident)
+        return
+    if not sys.stdout.isatty() or not sys.stdin.isatty():
+        raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
+    from console.tui.app import ConsoleApp
+
+    ConsoleApp(source, incident).run()
+
+
+@cli.command()
+@_LEDGER
+@_ENGINE
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes any free port.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="File that holds the token (16 characters at least)."
+)
+@click.option(
+    "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
+)
+def web(
+    ledger: Path | None, engine: str, host: str, port: int, token_file: Path | None, allowed: tuple[str, ...]
+) -> None:
+    """The same in a browser, with the page-ownership map.
+
+    The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
+    """
+    source = _source(ledger, engine)
+    from console.web.serve import ServeError, serve
+
+    try:
+        serve(source, host=host, port=port, token_file=token_file, allowed_hosts=allowed)
+    except ServeError as error:
+        raise Usage(str(error)) from error
+
+
+def _source(ledger: Path | None, engine: str) -> LedgerSource:
+    if ledger is None:
+        raise Usage("--ledger DIR is missing: give the directory that the engine writes its ledger to")
+    from console.core.source import LedgerSource
+    from engine.ledger.errors import LedgerError
+
+    source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine=engine)
+    try:
+        source.check()
+    except LedgerError as error:
+        raise Usage(str(error)) from error
+    return source
+
+
+def _print_plain(source: LedgerSource, incident_id: str | None) -> None:
+    from console.core.plain import incident_detail, incident_list
+    from console.core.source import Failure
+
+    snapshot = source.read()
+    if isinstance(snapshot, Failure):
+        raise Usage(f"{snapshot.what}; {snapshot.remedy}")
+    incident = snapshot.incident(incident_id)
+    if incident_id is not None and incident is None:
+        known = ", ".join(i.id for i in snapshot.incidents) or "none"
+        raise Usage(f"no incident {incident_id!r} in {source.path}; it has: {known}")
+    lines = incident_list(snapshot) if incident is None else incident_detail(snapshot, incident)
+    for line in lines:
+        click.echo(line)
+
+
+def main() -> None:
+    """Entry point; click's own usage errors exit with 64 too."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

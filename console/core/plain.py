@@ -1,0 +1,62 @@
+"""The console as lines of plain words, one fact a line: for screen readers, pipes and tickets.
+
+Invariant: no box characters, no colour; everything from the ledger has been through `printable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.core.incident_words import facts, reading_words
+from console.core.incidents import Incident
+from console.core.lineage import lineage
+from console.core.page_events import page_story
+from console.core.printable import printable, ranges
+from console.core.snapshot import Snapshot
+from console.core.times import clock_ms, moment
+from forensics.verdict import Verdict
+
+
+def incident_list(snapshot: Snapshot) -> Iterator[str]:
+    """The Incidents screen."""
+    state = "live" if snapshot.writing else "finished"
+    yield f"ledger {printable(snapshot.name)}, {state}, last row {moment(snapshot.data_us)}, {snapshot.record_words}"
+    counted = ", ".join(f"{snapshot.counts[verdict]} {verdict}" for verdict in Verdict)
+    yield f"{snapshot.reads.responses.num_rows} responses: {counted}; {snapshot.judging} not judged yet"
+    yield f"{len(snapshot.incidents)} incidents"
+    for incident in snapshot.incidents:
+        yield ""
+        yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
+        for fact in facts(snapshot, incident):
+            yield f"{fact.label}: {fact.words}"
+
+
+def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
+    """The Incident screen, every response of it."""
+    yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
+    for fact in facts(snapshot, incident):
+        yield f"{fact.label}: {fact.words}"
+    for reading in incident.readings:
+        known = lineage(snapshot, incident, reading)
+        yield ""
+        judged = reading_words(reading, known.total)
+        yield f"response {printable(reading.rid)}, tenant {printable(reading.tenant)}, {judged}"
+        for donor in known.donors:
+            pages = [page.page for page in known.pages if any(link.donor == donor.rid for link in page.links)]
+            styles = sorted({link.style.value for p in known.pages for link in p.links if link.donor == donor.rid})
+            whose = f"{printable(donor.rid)}, tenant {printable(donor.tenant)}"
+            yield f"pages {ranges(pages)} from {whose}, {', '.join(styles)}"
+        if reading.reason:
+            yield f"reason: {printable(reading.reason)}"
+        if known.found:
+            yield from _story(snapshot, incident, known.found[0], reading.key)
+
+
+def _story(snapshot: Snapshot, incident: Incident, page: int, key: str) -> Iterator[str]:
+    reading = next(r for r in incident.readings if r.key == key)
+    yield f"order of events on page {page} of {printable(reading.worker)}, UTC:"
+    for event in page_story(snapshot, reading, page).events:
+        here = " LOOK HERE" if event.offending else ""
+        said = f" {event.verdict}" if event.verdict else ""
+        where = f"{clock_ms(event.t_us)} {printable(event.worker)} seq {event.seq}"
+        yield f"{where} {event.kind} {printable(event.rid)}: {printable(event.note)}{said}{here}"

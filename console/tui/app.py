@@ -1,0 +1,138 @@
+"""The terminal console: a timer that looks for news, the desk, and the screens that draw it.
+
+Invariant: the desk changes here only; reading happens in one worker thread at a time and never in the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.worker import Worker, WorkerState
+
+from console.core.desk import Desk
+from console.core.incident_words import open_command
+from console.core.snapshot import Snapshot
+from console.core.source import Failure, LedgerSource
+from console.core.view import Cue, Mode
+from console.tui.help_screen import HelpScreen
+from console.tui.incident_screen import IncidentScreen
+from console.tui.incidents_screen import IncidentsScreen
+from console.tui.palette import DARK, LIGHT
+from console.tui.screen_base import DeskScreen
+
+POLL_SECONDS = 1.0
+REST_FACTOR = 4
+"""A reading of T seconds is followed by REST_FACTOR x T seconds of rest: a large ledger costs a fifth of a core."""
+
+
+class ConsoleApp(App[None]):
+    """KV Witness in a terminal."""
+
+    CSS_PATH = "console.tcss"
+    TITLE = "kvwitness"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(self, source: LedgerSource, incident: str | None = None) -> None:
+        super().__init__()
+        self.source, self.desk = source, Desk()
+        self.ledger_name = source.path.resolve().name
+        self._wanted = incident
+        self._rest_until = 0.0
+
+    def on_mount(self) -> None:
+        """Themes, the list, and the first reading."""
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = DARK.name
+        self.push_screen(IncidentsScreen())
+        self.look()
+        self.set_interval(POLL_SECONDS, self.look)
+
+    def look(self) -> None:
+        """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
+        if any(worker.group == "reading" and not worker.is_finished for worker in self.workers):
+            return
+        if time.monotonic() >= self._rest_until:
+            self.run_worker(self._read, thread=True, group="reading", exit_on_error=False)
+        self.redraw_header()
+
+    def _read(self) -> Snapshot | Failure | None:
+        started = time.monotonic()
+        reading = self.source.read_if_changed()
+        if isinstance(reading, Snapshot):
+            _ = reading.incidents, reading.owners, reading.order  # computed here rather than while drawing
+            took = time.monotonic() - started
+            self._rest_until = time.monotonic() + REST_FACTOR * took
+        return reading
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A reading is done."""
+        if event.worker.group == "reading" and event.state is WorkerState.SUCCESS and event.worker.result is not None:
+            self.take(event.worker.result)
+
+    def take(self, reading: Snapshot | Failure) -> None:
+        """Put a reading on the desk and draw it."""
+        self.desk = self.desk.offer(reading)
+        if self._wanted is not None and self.desk.shown is not None:
+            wanted, self._wanted = self._wanted, None
+            if self.desk.shown.incident(wanted) is None:
+                self.notify(
+                    f"{wanted} is no incident of this ledger; these are", title="No such incident", markup=False
+                )
+            else:
+                self.open_incident(wanted)
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the top screen."""
+        if isinstance(self.screen, DeskScreen):
+            self.screen.draw()
+
+    def redraw_header(self) -> None:
+        """Ages in the header move on although nothing else does."""
+        if self.desk.view.paused or self.desk.failure is not None:
+            self.redraw()
+
+    def open_incident(self, incident_id: str, rid: str | None = None) -> None:
+        """Open the Incident screen."""
+        incident = self.desk.shown.incident(incident_id) if self.desk.shown else None
+        if incident is None:
+            return
+        self.desk = self.desk.open_incident(incident, rid)
+        if not isinstance(self.screen, IncidentScreen):
+            self.push_screen(IncidentScreen())
+
+    def leave_incident(self) -> None:
+        """Back to the list."""
+        self.desk = self.desk.leave_incident()
+        self.pop_screen()
+
+    def do_pause(self) -> None:
+        """Pause, or go on."""
+        if self.desk.mode is Mode.FINISHED:
+            self.notify("this ledger is finished: nothing will come in", markup=False)
+        self.desk = self.desk.on(Cue.TOGGLE)
+        self.redraw()
+
+    def do_follow(self) -> None:
+        """Go on."""
+        self.desk = self.desk.on(Cue.FOLLOW)
+        self.redraw()
+
+    def do_copy(self) -> None:
+        """Copy the command that opens this view."""
+        command = open_command(self.source.path, self.desk.view.incident)
+        self.copy_to_clipboard(command)
+        self.notify(command, title="Copied", markup=False)
+
+    def do_help(self) -> None:
+        """Keys and legend of the screen."""
+        if isinstance(self.screen, DeskScreen):
+            self.push_screen(HelpScreen(self.screen.PLACE))
+
+    def do_quit(self) -> None:
+        """Leave."""
+        self.exit()

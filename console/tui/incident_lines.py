@@ -1,0 +1,106 @@
+"""The Incidents screen's lines: one row per incident, and the facts of one."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+from rich.text import Text
+
+from console.core.incident_words import facts, reading_words
+from console.core.incidents import Incident, Reading
+from console.core.printable import printable, shorten
+from console.core.snapshot import Snapshot
+from console.core.times import clock, duration
+from console.tui.columns import Column, fit, heading, row_text
+from console.tui.line_list import Line
+from console.tui.lines import cut, severity_text, verdict_text
+from console.tui.palette import Palette
+from forensics.verdict import Verdict
+
+CURSOR_WIDTH = 2
+LABEL_WIDTH = 11
+
+
+def incident_table(snapshot: Snapshot, width: int, palette: Palette) -> tuple[Text, list[Line]]:
+    """Column titles and one line per incident, keyed by its id."""
+    fitted = fit(_incident_columns(snapshot, palette, width), width - CURSOR_WIDTH - 1)
+    lines = [Line(incident.id, row_text(fitted, incident)) for incident in snapshot.incidents]
+    return _titles(heading(fitted), width, palette), lines
+
+
+def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[Column[Incident]]:
+    def count(verdict: Verdict) -> Callable[[Incident], Text]:
+        def cell(incident: Incident) -> Text:
+            n = incident.counts[verdict]
+            return Text(str(n), style=palette.verdict(verdict, bold=True) if n else palette.quiet)
+
+        return cell
+
+    return [
+        Column("SEV", 3, lambda i: severity_text(i.severity, palette)),
+        Column("ID", 8, lambda i: i.id),
+        Column("MECHANISM", 19, lambda i: i.title, flexible=width < 100),
+        Column("FIRST SEEN", 10, lambda i: clock(i.first_seen_us), 2),
+        Column("LASTED", 8, lambda i: duration(i.lasted_us), 5, right=True),
+        Column("✗", 4, count(Verdict.CONTAMINATED), 0, right=True),
+        Column("?", 3, count(Verdict.UNKNOWN), 1, right=True),
+        Column("≠", 3, count(Verdict.CORRUPT), 6, right=True),
+        Column("~", 3, count(Verdict.EXPOSED), 1, right=True),
+        Column("TENANTS", 7, lambda i: _tenants(snapshot, i), 3),
+        Column("STATE", 7, lambda i: "grows" if i.growing else "quiet", 4),
+        Column("WORKER", 14, lambda i: printable(i.worker or None), 7),
+        Column("POOL", 6, lambda i: printable(i.pool or None), 9),
+        Column("GROWING", 26, lambda i: f"+{i.recent} in 60 s" if i.growing else "", 10, flexible=width >= 100),
+    ]
+
+
+def _tenants(snapshot: Snapshot, incident: Incident) -> str:
+    def letters(tenants: tuple[str, ...]) -> str:
+        return "".join(sorted({snapshot.owners.of(t).letter for t in tenants})) or "?"
+
+    return f"{letters(incident.donor_tenants)}→{letters(incident.reader_tenants)}"
+
+
+def fact_lines(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> Text:
+    """The facts of an incident, wrapped to `width`."""
+    block = Text(end="")
+    for fact in facts(snapshot, incident):
+        words = _wrapped(fact.words, width - LABEL_WIDTH - 2)
+        for i, part in enumerate(words):
+            block.append(f" {fact.label if not i else '':<{LABEL_WIDTH}}", style=palette.quiet)
+            style = palette.verdict(incident.worst, bold=True) if fact.label == "verdict" else ""
+            block.append(part + "\n", style=style)
+    return block
+
+
+def _wrapped(words: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; a word that is longer (a path) is cut, never dropped."""
+    return textwrap.wrap(words, max(width, 8), break_on_hyphens=False) or [""]
+
+
+def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> tuple[Text, list[Line]]:
+    """Column titles and one line per response of an incident, keyed by rid."""
+    columns: list[Column[Reading]] = [
+        Column(
+            "RESPONSE", 14, lambda r: Text.assemble(verdict_text(r.verdict, palette, shorten(printable(r.rid), 40)))
+        ),
+        Column("T", 1, lambda r: snapshot.owners.of(r.tenant).letter, 1),
+        Column("PAGES", 5, lambda r: str(r.pages), 1, right=True),
+        Column("DONORS", 6, lambda r: str(len(r.donors)), 3, right=True),
+        Column("SEEN", 9, lambda r: clock(r.seen_us), 2),
+        Column("VERDICT", 40, reading_words, 9, flexible=True),
+    ]
+    if width < 90:
+        columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
+        columns.pop()
+    fitted = fit(columns, width - CURSOR_WIDTH - 1)
+    lines = [Line(r.key, row_text(fitted, r)) for r in incident.readings[:200]]
+    if len(incident.readings) > 200:
+        lines.append(Line(None, Text(f"… 200 of {len(incident.readings):,} shown; forensics query has all", end="")))
+    return _titles(heading(fitted), width, palette), lines
+
+
+def _titles(titles: Text, width: int, palette: Palette) -> Text:
+    line = Text("   ", end="", style=palette.quiet)
+    return cut(line.append_text(titles), width)

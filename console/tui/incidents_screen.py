@@ -1,0 +1,112 @@
+"""The Incidents screen: every incident of the ledger, and the facts of the one under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Static
+
+from console.core.actions import Place
+from console.core.printable import printable
+from console.tui.incident_lines import fact_lines, incident_table, reading_table
+from console.tui.line_list import LineList
+from console.tui.lines import counts_line, cut, rule
+from console.tui.notices import notice
+from console.tui.screen_base import DeskScreen, bindings_of
+
+
+class IncidentsScreen(DeskScreen):
+    """The list."""
+
+    PLACE: ClassVar[Place] = Place.INCIDENTS
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.INCIDENTS)
+
+    def compose_body(self) -> ComposeResult:
+        """Counts, list, facts; responses beside the facts where there is room."""
+        yield Static(id="counts", markup=False)
+        yield Static(id="notice", markup=False)
+        yield Static(id="titles", markup=False)
+        yield LineList(id="incidents")
+        with Horizontal(id="below"):
+            with Vertical(id="facts-pane"):
+                yield Static(id="facts-rule", markup=False)
+                yield Static(id="facts", markup=False)
+            with Vertical(id="readings-pane"):
+                yield Static(id="readings-rule", markup=False)
+                yield Static(id="readings-titles", markup=False)
+                yield LineList(id="readings")
+
+    def crumbs(self) -> Text:
+        """Incidents, and how whole the record is."""
+        width = self.app.size.width
+        shown = self.console_app.desk.shown
+        line = Text(" Incidents", end="", style=self.palette.strong)
+        if shown is not None:
+            words = shown.record_words
+            line.append(" " * max(width - line.cell_len - len(words) - 1, 2))
+            line.append(words, style="bold" if "BROKEN" in words else self.palette.quiet)
+        return cut(line, width)
+
+    def draw_body(self, width: int) -> None:
+        """The list, or why there is none."""
+        desk, palette = self.console_app.desk, self.palette
+        shown = desk.shown
+        told = notice(desk, self.console_app.source.path)
+        self.set_class(told is not None, "-notice")
+        counts = self.query_one("#counts", Static)
+        if desk.failure is not None and shown is not None:
+            counts.update(cut(Text(f" ! {printable(desk.failure.what)}", end="", style="bold"), width))
+        elif shown is not None:
+            counts.update(counts_line(shown, width, palette))
+        else:
+            counts.update("")
+        self.query_one("#notice", Static).update(told.text(palette) if told else "")
+        if shown is None:
+            return
+        titles, lines = incident_table(shown, width, palette)
+        self.query_one("#titles", Static).update(titles)
+        incidents = self.query_one("#incidents", LineList)
+        incidents.show(lines, desk.view.incident)
+        if incidents.cursor_key != desk.view.incident:
+            self.console_app.desk = replace(desk, view=replace(desk.view, incident=incidents.cursor_key))
+        self._draw_facts(width)
+
+    def _draw_facts(self, width: int) -> None:
+        desk, palette = self.console_app.desk, self.palette
+        shown, incident = desk.shown, desk.incident
+        if shown is None or incident is None:
+            return
+        wide = width >= 140
+        left = width * 2 // 5 if wide else width
+        self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
+        self.query_one("#facts", Static).update(fact_lines(shown, incident, left, palette))
+        if wide:
+            n = len(incident.readings)
+            title = f"RESPONSES OF {incident.id}"
+            self.query_one("#readings-rule", Static).update(rule(title, width - left, palette, f"{n} of {n}"))
+            titles, lines = reading_table(shown, incident, width - left, palette)
+            self.query_one("#readings-titles", Static).update(titles)
+            self.query_one("#readings", LineList).show(lines)
+
+    @on(LineList.Moved, "#incidents")
+    def _select(self, event: LineList.Moved) -> None:
+        app = self.console_app
+        app.desk = replace(app.desk, view=replace(app.desk.view, incident=event.key))
+        self._draw_facts(self.app.size.width)
+
+    @on(LineList.Opened, "#incidents")
+    def _open(self, event: LineList.Opened) -> None:
+        self.console_app.open_incident(event.key)
+
+    @on(LineList.Opened, "#readings")
+    def _open_reading(self, event: LineList.Opened) -> None:
+        incident = self.console_app.desk.incident
+        reading = next((r for r in incident.readings if r.key == event.key), None) if incident else None
+        if incident is not None and reading is not None:
+            self.console_app.open_incident(incident.id, reading.rid)

@@ -1,0 +1,107 @@
+"""Lines that several terminal screens share: header, breadcrumb, rules, footer, counts.
+
+Invariant: pure functions of the desk and a width; nothing returned is wider than the width.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from console.core.actions import Place, hints_of
+from console.core.desk import Desk
+from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
+from console.core.owners import Owners
+from console.core.printable import printable, shorten
+from console.core.snapshot import Snapshot
+from console.core.times import age, clock
+from console.core.view import Mode
+from console.tui.palette import Palette
+from forensics.verdict import Verdict
+
+
+def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> Text:
+    """Program, ledger, mode in words, time of the data in UTC, incidents by severity, read-only."""
+    line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
+    line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
+    line.append("  ")
+    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused else "bold")
+    if desk.shown is not None:
+        line.append(f"  {clock(desk.shown.data_us)}  ")
+        for severity, mark in SEVERITY_MARKS.items():
+            n = sum(i.severity is severity for i in desk.shown.incidents)
+            line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
+    line.append("  RO")
+    return cut(line, width)
+
+
+def mode_words(desk: Desk, now_us: int) -> str:
+    """LIVE, PAUSED, FINISHED, in words, with the age where the view stands still."""
+    if desk.shown is None:
+        return "READING" if desk.failure is None else "NO DATA"
+    old = age(now_us - desk.shown.taken_us)
+    if desk.failure is not None:
+        return f"STALE −{old}"
+    if desk.view.paused:
+        return f"PAUSED −{old}" + (" newer!" if desk.newer is not None else "")
+    return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
+
+
+def counts_line(snapshot: Snapshot, width: int, palette: Palette) -> Text:
+    """Responses by verdict, what is not judged yet, and how whole the record is."""
+    total = snapshot.reads.responses.num_rows
+    line = Text(f" {total} responses ", end="", no_wrap=True)
+    for verdict in Verdict:
+        n, mark = snapshot.counts[verdict], VERDICT_MARKS[verdict]
+        word = f" {mark.word}" if n or width >= 100 else ""
+        line.append(f" {mark.glyph} {n}{word} ", style=palette.verdict(verdict, bold=True) if n else palette.quiet)
+    if snapshot.judging:
+        line.append(f" {snapshot.judging} still running", style=palette.quiet)
+    return cut(line, width)
+
+
+def rule(title: str, width: int, palette: Palette, right: str = "") -> Text:
+    """── TITLE ───────── right ──."""
+    title = shorten(title, max(width - 6, 3))
+    line = Text("── ", end="", no_wrap=True, style=palette.quiet)
+    line.append(title, style=palette.strong)
+    line.append(" ")
+    tail = f" {right} ──" if right and line.cell_len + len(right) + 6 <= width else ""
+    line.append("─" * max(width - line.cell_len - len(tail), 0) + tail)
+    return cut(line, width)
+
+
+def footer(place: Place, width: int, palette: Palette) -> Text:
+    """At most eight hints; the rest is under `?`."""
+    line = Text(" ", end="", no_wrap=True)
+    for action in hints_of(place):
+        hint = f"{action.shown} {action.hint_words}"
+        if line.cell_len + len(hint) + 2 > width:
+            break
+        line.append(action.shown, style=palette.strong)
+        line.append(f" {action.hint_words}  ", style=palette.quiet)
+    return cut(line, width)
+
+
+def owner_text(owners: Owners, tenant: str | None, palette: Palette, words: str = "") -> Text:
+    """A tenant as its letter on its hue, then words."""
+    owner = owners.of(tenant)
+    text = Text(f" {owner.letter} ", style=palette.owner(owner.colour), end="")
+    return text.append(f" {words}", style="default on default") if words else text
+
+
+def cut(line: Text, width: int) -> Text:
+    """The line at exactly `width` cells."""
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
+
+
+def severity_text(severity: Severity, palette: Palette) -> Text:
+    """▲P1."""
+    mark = SEVERITY_MARKS[severity]
+    return Text(f"{mark.glyph}{mark.word}", style=palette.severity(severity), end="")
+
+
+def verdict_text(verdict: Verdict, palette: Palette, words: str = "") -> Text:
+    """✗ contaminated."""
+    mark = VERDICT_MARKS[verdict]
+    return Text(f"{mark.glyph} {words or mark.word}", style=palette.verdict(verdict, bold=True), end="")

@@ -1,0 +1,51 @@
+"""What a screen says when it has nothing to show: loading, empty, failed, nothing found; why, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from console.core.desk import Desk
+from console.core.printable import printable
+from console.tui.palette import Palette
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A title, why, and what to do."""
+
+    title: str
+    cause: str
+    step: str
+
+    def text(self, palette: Palette) -> Text:
+        """The notice as a block."""
+        block = Text()
+        block.append(f"{self.title}\n\n", style=palette.strong)
+        block.append(f"{self.cause}\n\n")
+        block.append(self.step, style=palette.quiet)
+        return block
+
+
+def notice(desk: Desk, ledger: Path) -> Notice | None:
+    """The notice that the desk deserves; None where there is something to show."""
+    quoted = shlex.quote(str(ledger))
+    if desk.shown is None and desk.failure is None:
+        return Notice("Reading the ledger …", f"{quoted} is read and judged for the first time.", "q quits.")
+    if desk.shown is None and desk.failure is not None:
+        return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
+    if desk.shown is not None and desk.shown.empty:
+        return Notice(
+            "No request yet", f"{quoted} is a ledger, but no request has been recorded in it.",
+            "Next: send requests to the engine that writes it; this view follows by itself.",
+        )  # fmt: skip
+    if desk.shown is not None and not desk.shown.incidents:
+        n = desk.shown.reads.responses.num_rows - desk.shown.judging
+        return Notice(
+            "No incident", f"All {n} responses that are judged read their own pages only.",
+            f"Next: forensics gaps --ledger {quoted} says what the record does not show.",
+        )  # fmt: skip
+    return None
