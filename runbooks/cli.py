@@ -87,7 +87,7 @@ def plan_command(name: str, engine_path: Path | None, params: tuple[str, ...], f
 @cli.command("run")
 @click.argument("name", metavar="ID")
 @_ENGINE
-@click.option("--ledger", type=click.Path(path_type=Path), help="ledger directory, for steps that read one")
+@click.option("--ledger", type=click.Path(path_type=Path), help="ledger directory [default: the engine's]")
 @_STATE
 @_PARAM
 @_FORMAT
@@ -104,9 +104,9 @@ def run_command(
     Exits 0 if the alert is not confirmed, 1 if it is, 2 if that could not be decided, 3 if the audit log is broken.
     """
     engine = _engine(engine_path)
-    plan = make_plan(find_runbook(name, date.today()), _split(params), engine)
     if ledger is None and engine is not None:
         ledger = engine.ledger
+    plan = make_plan(find_runbook(name, date.today()), _split(params), engine, ledger)
     store = RunStore(state_dir or _default_state_dir())
     client = EngineClient(engine) if engine else None
     try:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runbooks.engine_client import EngineFile
@@ -28,10 +29,14 @@ class Plan:
     digest: str
 
 
-def make_plan(runbook: Runbook, given: Mapping[str, str], engine: EngineFile | None) -> Plan:
+def make_plan(
+    runbook: Runbook, given: Mapping[str, str], engine: EngineFile | None, ledger: Path | None = None
+) -> Plan:
     """Convert the parameters and bind the target. Raises UsageError."""
     if "engine" in runbook.head.requires and engine is None:
         raise UsageError(f"{runbook.head.id} needs a running engine: give --engine RUN_DIR/engine.json")
+    if "ledger" in runbook.head.requires and (ledger is None or not ledger.is_dir()):
+        raise UsageError(f"{runbook.head.id} reads a ledger: give --ledger DIR (now: {ledger or 'none'})")
     params = _convert(runbook, given)
     target = engine.gateway if engine else ""
     addresses = [] if engine is None else [engine.gateway, *engine.prefill, *engine.decode]

@@ -49,6 +49,17 @@ def test_edit_delete_reorder_and_insert_are_found(tmp_path):
             verify_audit(path)
 
 
+def test_a_forged_line_with_a_hash_of_its_own_breaks_the_link_to_the_next(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path)
+    good = lines(path)
+    path.write_bytes(b"".join(good[:2]))
+    AuditLog(path).append({"event": "forged"})
+    path.write_bytes(path.read_bytes() + b"".join(good[3:]))
+    with pytest.raises(EvidenceBroken, match=":4: does not follow"):
+        verify_audit(path)
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_changed_byte_is_found(tmp_path_factory, data):

@@ -333,5 +333,9 @@ def test_plan_digest_covers_parameters_target_and_text(world):
     assert world.plan(step("a", "t.one") + "\nmore words\n").digest != one.digest
     with pytest.raises(UsageError, match="has no parameter 'other'; it has wanted"):
         world.plan(step("a", "t.one"), params={"other": "1"})
+    reads_ledger = one.runbook.model_copy(update={"head": one.runbook.head.model_copy(update={"requires": ["ledger"]})})
+    with pytest.raises(UsageError, match="give --ledger DIR"):
+        make_plan(reads_ledger, {}, None, world.state / "none")
+    assert make_plan(reads_ledger, {}, None, world.state).digest == one.digest
     with pytest.raises(UsageError, match="'many' is no integer"):
         world.plan(step("a", "t.one"), params={"wanted": "many"})

@@ -101,6 +101,7 @@ def test_two_sources_that_disagree_are_undecided_and_contained(fake_engine, run_
     finished, _ = run_rb01(fake_engine(metric_shift=-512).engine_file())
     assert exit_code(finished.run) == 2
     assert "prefill-0: pool_tokens is 1024 in /server_info and 512 in /metrics" in said(finished, "read")
+    assert steps(finished)["read"].output["workers"][0]["pool_tokens"] is None
     assert steps(finished)["probe"].state is StepState.SKIPPED
     assert steps(finished)["clamp"].state is StepState.WAITING
 
