@@ -74,7 +74,9 @@ def cli() -> None:
     metavar="NAME=KEY",
     help="A tenant and its API key (default: acme and brio).",
 )
-@click.option("--step-run-ms", default=1000, show_default=True, help="Longest run in one steps row; 0 = a row per pass.")
+@click.option(
+    "--step-run-ms", default=1000, show_default=True, help="Longest run in one steps row; 0 = a row per pass."
+)
 @click.option("--truth/--no-truth", default=False, help="Record physical truth beside the ledger (for tests).")
 def serve(
     ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...],
@@ -86,6 +88,8 @@ def serve(
     from engine.serve import EngineError, start_engine  # noqa: PLC0415
 
     known = _pairs(tenants, "--tenant") or {name: f"key-{name}-{secrets.token_hex(6)}" for name in ("acme", "brio")}
+    if len(set(known.values())) < len(known):
+        raise Usage("--tenant: two tenants cannot share one API key; it is what tells them apart")
     modes = _pairs(defences, "--defence")
     try:
         Defences.parse(modes)
@@ -98,6 +102,8 @@ def serve(
         str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens,
         faults, modes, truth, step_run_ms, known,
     )  # fmt: skip
+    # While children start, a signal unwinds what was started; afterwards it ends the wait below.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         running = start_engine(config)
     except EngineError as error:

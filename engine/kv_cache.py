@@ -43,6 +43,11 @@ class PageGeometry:
         """Bytes of one page's payload."""
         return self.floats * 4
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that one page takes in a pool file, header and stamps included."""
+        return self.page_bytes + HEADER.itemsize + 8 * self.page_tokens
+
 
 class KVCachePool:
     """Views of one pool file.

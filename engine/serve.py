@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx
 
 from engine.config import EngineConfig, ProcessConfig
-from engine.kv_cache import shared_directory
+from engine.kv_cache import PageGeometry, shared_directory
 
 START_SECONDS, STOP_SECONDS = 60, 15
 ROLES = ("prefill", "decode", "gateway")
@@ -77,7 +77,11 @@ class RunningEngine:
 def start_engine(config: EngineConfig) -> RunningEngine:
     """Start all processes and wait until they are healthy. Raises EngineError."""
     run_dir = Path(config.run_dir)
-    run_dir.mkdir(parents=True, exist_ok=True)
+    for place, mode in ((run_dir, 0o700), (Path(config.ledger), 0o755)):
+        try:
+            place.mkdir(mode, parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{place}: {error.strerror}; name a directory that can be made or written") from error
     os.chmod(run_dir, 0o700)
     ports = {role: free_port(config.port if role == "gateway" else 0) for role in ROLES}
     wires = {role: free_port() for role in ROLES}
@@ -85,10 +89,11 @@ def start_engine(config: EngineConfig) -> RunningEngine:
     hop_key = secrets.token_urlsafe(32)
     (run_dir / "hop.key").touch(mode=0o600)
     (run_dir / "hop.key").write_text(hop_key)
-    from engine.checkpoint import default_checkpoint  # noqa: PLC0415  torch: only where an engine is really started
+    from engine.checkpoint import ModelConfig, default_checkpoint  # noqa: PLC0415  torch: only where it is needed
 
-    checkpoint = default_checkpoint(run_dir)
-    memory = shared_directory((config.prefill_pages + config.decode_pages) * 40_000)
+    checkpoint, model = default_checkpoint(run_dir), ModelConfig()
+    geometry = PageGeometry(model.layers, config.page_tokens, model.kv_heads, model.head_dim)
+    memory = shared_directory((config.prefill_pages + config.decode_pages) * geometry.stored_bytes)
     state: dict[str, object] = {
         "gateway": urls["gateway"], "prefill": [urls["prefill"]], "decode": [urls["decode"]], "ledger": config.ledger,
         "api_keys": config.tenants, "hop_key_file": str(run_dir / "hop.key"), "pid": os.getpid(),

@@ -54,7 +54,8 @@ def build_role(
     parts = Parts(
         worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory.describe(),
         limits=limits, wire=ZmqWire(config.hop_key, f"tcp://127.0.0.1:{config.wire_port}"),
-        checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit, max_run_us=engine.step_run_ms * 1000,
+        checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit,
+        max_run_us=engine.step_run_ms * 1000,
         names={config.prefill_wire: "prefill-0"},
     )  # fmt: skip
     role = PrefillEngine(parts, SharedMemoryTransport(memory)) if config.role == "prefill" else DecodeEngine(parts)

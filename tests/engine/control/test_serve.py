@@ -1,0 +1,143 @@
+"""`engine serve` as a command: what it prints, how it ends, and what it says when it cannot start."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+from live_texts import prompt_and_answer, until
+
+from engine.ledger.reader import read_ledger
+
+ENGINE = [sys.executable, "-c", "from engine.cli import main; main()"]
+
+
+def run(*arguments):
+    return subprocess.run([*ENGINE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Starts `engine serve` in `tmp_path`; gives (process, engine.json). Killed at the end if it still runs."""
+    started = []
+
+    def start(*options):
+        process = subprocess.Popen(
+            [*ENGINE, "serve", "--ledger", str(tmp_path / "ledger"), "--run-dir", str(tmp_path / "run"), "--tenant",
+             "acme=key-acme", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        started.append(process)
+        state = tmp_path / "run" / "engine.json"
+        until(lambda: state.exists() or process.poll() is not None, "the engine to start", seconds=60)
+        assert process.poll() is None, process.stderr.read()
+        return process, json.loads(until(state.read_text, "engine.json to be written"))
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_stop_and_seals_its_ledger(served, tmp_path, number):
+    process, state = served()
+    prompt, expected = prompt_and_answer("served")
+    answer = httpx.post(
+        f"{state['gateway']}/v1/completions", json={"prompt": prompt, "max_tokens": 20},
+        headers={"authorization": "Bearer key-acme"}, timeout=30,
+    )  # fmt: skip
+    assert answer.json()["choices"][0]["text"] == expected[:20]
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert state["gateway"] in out
+    assert "key-acme" in out
+    assert "Traceback" not in err
+    ledger = read_ledger(tmp_path / "ledger")
+    assert not ledger.gaps
+    assert not ledger.problems
+    assert {writer.state for writer in ledger.writers} == {"sealed"}
+    assert {writer.worker: writer.ordinal for writer in ledger.writers} == {
+        "gateway-0": 0,
+        "prefill-0": 1,
+        "decode-0": 2,
+    }
+    assert os.stat(tmp_path / "run" / "engine.json").st_mode & 0o077 == 0
+
+
+@pytest.mark.engine
+def test_a_child_that_dies_ends_the_engine_with_its_name(served, tmp_path):
+    process, _ = served()
+    children = subprocess.run(
+        ["ps", "-ww", "--ppid", str(process.pid), "-o", "pid=,args="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    (decode,) = [int(line.split()[0]) for line in children if "decode-0.json" in line]
+    os.kill(decode, signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "decode-0 ended with exit code -9" in err
+    ledger = read_ledger(tmp_path / "ledger")
+    assert {writer.worker: writer.state for writer in ledger.writers} == {
+        "gateway-0": "sealed", "prefill-0": "sealed", "decode-0": "dead",
+    }  # fmt: skip
+    assert {gap.worker for gap in ledger.gaps} == {"decode-0"}
+
+
+def test_a_port_in_use_is_said_with_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = run("serve", "--port", str(port))
+    assert answer.returncode == 1
+    assert f"port {port}" in answer.stderr
+    assert "--port" in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_a_ledger_that_is_a_file_is_said(tmp_path):
+    (tmp_path / "ledger").write_text("x")
+    answer = run("serve", "--ledger", str(tmp_path / "ledger"), "--run-dir", str(tmp_path / "run"))
+    assert answer.returncode == 1
+    assert str(tmp_path / "ledger") in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fault", "nope"], "unknown fault 'nope'"),
+        (["--defence", "page-tag=on"], "unknown mode 'on'"),
+        (["--defence", "page-tag"], "write NAME=VALUE"),
+        (["--tenant", "acme"], "write NAME=VALUE"),
+        (["--tenant", "a=k", "--tenant", "b=k"], "two tenants cannot share one API key"),
+        (["--prefill-pages", "1"], "1 is not in the range"),
+        (["--port", "70000"], "70000 is not in the range"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_wrong_usage_exits_with_64(options, words):
+    answer = run("serve", *options)
+    assert answer.returncode == 64
+    assert words in answer.stderr
+
+
+def test_faults_are_listed():
+    answer = run("faults")
+    assert answer.returncode == 0
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == ["short-handoff", "late-write"]
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys; sys.argv = ['engine', 'serve', '--help']\n"
+        "try:\n from engine.cli import main; main()\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == 0, answer.stderr
