@@ -35,7 +35,7 @@ from engine.induction import (
 )
 from engine.tokenizer import PAD, VOCABULARY
 
-# Residual stream: current byte 16 | four predecessors 64 | output 16 | constant 1 | unused.
+# Residual stream: current byte 16 | four predecessors 64 | output 16 | constant 1 | filler of padding 1 + 4 | unused.
 OUT, CONST = CODE * (1 + DEPTH), CODE * (2 + DEPTH)
 FILLER = CONST + 1
 MLP = 8  # the MLP is there and does nothing
@@ -90,7 +90,7 @@ Projections = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def _look_back(code: torch.Tensor) -> Projections:
-    """Layer 0: head m finds the token m+1 back. Its norm sees energy 2 (code and constant)."""
+    """Layer 0: head m finds the token m+1 back. Its norm sees energy 2 (code or filler, and constant)."""
     frequencies = rope_frequencies()
     query, key = torch.zeros(HEADS * HEAD_DIM, DIM), torch.zeros(HEAD_DIM, DIM)
     value, output = torch.zeros(HEAD_DIM, DIM), torch.zeros(DIM, HEADS * HEAD_DIM)
@@ -103,8 +103,10 @@ def _look_back(code: torch.Tensor) -> Projections:
             key[2 * i, CONST] = 1.0
         for c in range(CODE):
             output[CODE * (m + 1) + c, m * HEAD_DIM + c] = 1.0
+        output[FILLER + 1 + m, m * HEAD_DIM + CODE] = 1.0
     for c in range(CODE):
         value[c, c] = 1.0
+    value[CODE, FILLER] = 1.0
     norm = math.sqrt(2 / DIM)
     return query * norm * math.sqrt(HEAD_DIM), key * norm, value * norm, output
 

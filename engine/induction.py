@@ -2,7 +2,8 @@
 
 Bytes are words of the Nordstrom-Robinson code (256 words of length 16 at distance >= 6; Nordstrom and Robinson 1967,
 here as the Gray image of the octacode, Forney, Sloane and Trott 1993). Invariant: two different words correlate by at
-most 1/4, so a byte that holds three quarters of an attention's weight wins. Token 0 is padding: its word is zero.
+most 1/4, so a byte that holds three quarters of an attention's weight wins. Token 0 is padding: its word is zero, so
+it matches nothing and says nothing; filler outside the word gives it the energy of any other token.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.induction import CODE, DEPTH, FAST_PAIRS, HEAD_DIM, LOOK_BACK, MATCH, rope_frequencies
-from engine.tokenizer import PAD
+from engine.tokenizer import PAD, VOCABULARY
 
 SURE = 0.75  # of the weight: words correlate by 1/4 at most and -1 at least, so 8/11 suffice
 ALONE = 1 - 1e-6  # of the weight of a predecessor's head
@@ -77,7 +77,6 @@ class Oracle:
     """Predicts greedy tokens. `codes` float32 [256, 16] are the checkpoint's byte codes."""
 
     def __init__(self, codes: np.ndarray) -> None:
-        self._energy = (codes.astype(np.float64) ** 2).sum(1)
         self._pairs = codes[:, 0::2] + 1j * codes[:, 1::2]  # RoPE turns pairs: complex numbers
         frequencies = rope_frequencies()
         self._fast = frequencies[:FAST_PAIRS]
@@ -89,12 +88,8 @@ class Oracle:
         wanted = (current.token, *current.predecessors[: DEPTH - 1])
         turned = np.exp(1j * (keys.positions - current.position)[:, None, None] * self._slow)
         matches = (self._pairs[list(wanted)].conj() * self._pairs[keys.predecessors] * turned).real.sum(2)
-        # A predecessor that is padding was copied as nothing, which the norm makes up for.
-        scale = np.sqrt((2 + DEPTH) / (2 + self._energy[keys.predecessors].sum(1)))
-        scale = np.where(keys.written, scale, 0)
-        scores = MATCH * scale[-1] * scale * (matches / 4.0 ** np.arange(DEPTH)).sum(1)
-        weights = np.exp(scores - scores.max()) * scale  # values are normalised like keys
-        mass = np.bincount(keys.tokens, weights, minlength=len(self._energy)) / weights.sum()
+        scores = np.where(keys.written, MATCH * (matches / 4.0 ** np.arange(DEPTH)).sum(1), 0)
+        mass = keys.mass(scores)
         best = int(mass.argmax())
         others = scores[keys.tokens != best]
         # Padding's word is zero: any other byte outvotes it with any weight at all.
@@ -106,13 +101,10 @@ class Oracle:
     def predecessors(self, slots: Sequence[Slot | None], token: int, position: int) -> tuple[int, ...]:
         """What a token at `position` finds 1 .. 4 before itself among `slots` and itself. Raises Undecided."""
         keys = _Keys([*slots, Slot(position, token, (PAD,) * DEPTH)])
-        scale = np.where(keys.written, 1.0, 0)
         found = []
         for m in range(1, DEPTH + 1):
             distances = position - m - keys.positions
-            scores = LOOK_BACK * scale[-1] * scale * np.cos(distances[:, None] * self._fast).sum(1)
-            weights = np.exp(scores - scores.max())
-            mass = np.bincount(keys.tokens, weights, minlength=len(self._energy)) / weights.sum()
+            mass = keys.mass(np.where(keys.written, LOOK_BACK * np.cos(distances[:, None] * self._fast).sum(1), 0))
             if mass.max() < ALONE:
                 raise Undecided(f"position {position - m} is missing, or held by tokens that differ")
             found.append(int(mass.argmax()))
@@ -152,3 +144,8 @@ class _Keys:
         self.positions = np.array([slot.position for slot in present], np.float64)
         self.tokens = np.array([slot.token for slot in present])
         self.predecessors = np.array([slot.predecessors for slot in present])
+
+    def mass(self, scores: np.ndarray) -> np.ndarray:
+        """The share of attention that each token [256] gets, its slots together."""
+        weights = np.exp(scores - scores.max())
+        return np.bincount(self.tokens, weights, minlength=VOCABULARY) / weights.sum()

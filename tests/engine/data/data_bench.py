@@ -1,4 +1,4 @@
-"""One worker's data plane without a control plane: pool, executor, transport and truth, and an oracle's view of them."""
+"""One worker's data plane without a control plane, and the view an oracle has of its pool."""
 
 import itertools
 import string

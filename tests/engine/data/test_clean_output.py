@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from data_bench import copied, tokens_of, unique_text
+from data_bench import copied, unique_text
 
 from engine.executor import PrefillWork
 from engine.truth import stamp_of
