@@ -167,3 +167,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(FAILURE)
+
+
+if __name__ == "__main__":
+    main()

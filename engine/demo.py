@@ -6,6 +6,7 @@ Tenant acme's answer has just been finished when tenant brio sends a prompt that
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def donor_prompt() -> str:
 
 def victim_prompt() -> str:
     """Tenant brio's prompt, longer than the prefill pool."""
-    return (QUESTION * 8)[:OVER_POOL_TOKENS]
+    return (QUESTION * 9)[:OVER_POOL_TOKENS]
 
 
 def run_demo(ledger: Path) -> int:
@@ -111,15 +112,19 @@ def _ask(url: str, tenant: str, prompt: str, max_tokens: int) -> httpx.Response:
 
 def _next_steps(ledger: Path) -> None:
     """What to try next, for the directory where the demo was run."""
-    prefix = Path(sys.executable).parent
-    tool = "" if shutil.which("forensics") else f"{prefix}/"
+    tools = Path(os.path.relpath(Path(sys.executable).parent))
+    tool = "" if shutil.which("forensics") else f"{tools}/"
+    shape = f"--prefill-pages {SHAPE['prefill_pages']} --context-tokens {SHAPE['context_tokens']}"
     click.secho("\nTry next", bold=True)
     for command, words in (
         (f"console --ledger {ledger}", "the incident in the terminal"),
         (f"console web --ledger {ledger}", "the same in a browser, with the page-ownership map"),
         (f"forensics query foreign-reads --ledger {ledger} --format json", "every finding, as data"),
-        (f"forensics gaps --ledger {ledger}", "what is missing from the record"),
-        ("engine serve --fault short-handoff --run-dir run", "the engine by itself"),
-        ("runbook run RB-01 --engine run/engine.json", "then, beside it: the runbook for this incident"),
+        (f"forensics gaps --ledger {ledger}", "what is missing from the record: nothing"),
+        (f"engine serve --run-dir run {shape}", "an engine whose pool is smaller than its context"),
+        (
+            "runbook run RB-01 --engine run/engine.json",
+            "beside it, in another terminal: the runbook that finds that out",
+        ),
     ):
-        click.echo(f"  {tool}{command:<72} {words}")
+        click.echo(f"  {tool}{command}\n      {words}")

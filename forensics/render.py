@@ -22,7 +22,9 @@ from forensics.rows import Row
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "md")
 
 
-def write(rows: pa.Table, fmt: str, out: BinaryIO, *, envelope: dict[str, Any], columns: list[str], tz: ZoneInfo) -> None:
+def write(
+    rows: pa.Table, fmt: str, out: BinaryIO, *, envelope: dict[str, Any], columns: list[str], tz: ZoneInfo
+) -> None:
     """Write `rows` to `out`. `envelope` surrounds JSON; `columns` are those a table shows; `tz` is for its times."""
     if fmt == "parquet":
         meta = {"kvwitness": json.dumps(envelope, default=str)}
@@ -67,7 +69,9 @@ def _shown(value: object, tz: ZoneInfo) -> str:
     if isinstance(value, datetime):
         return value.replace(tzinfo=value.tzinfo or UTC).astimezone(tz).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     if isinstance(value, list):
-        return _ranges(value) if all(isinstance(item, int) for item in value) else ", ".join(str(item) for item in value)
+        return (
+            _ranges(value) if all(isinstance(item, int) for item in value) else ", ".join(str(item) for item in value)
+        )
     return "" if value is None else str(value)
 
 
@@ -83,6 +87,8 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _table(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
+    if not rows.num_rows:
+        return "nothing to list\n"
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name.upper().replace("_", " "), overflow="fold")

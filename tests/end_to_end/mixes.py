@@ -121,7 +121,9 @@ async def late_write(engine: LiveEngine, client: httpx.AsyncClient, seed: str, s
 
     await engine.until(given_up, "decode to give up the donor")
     progress = asyncio.Event()
-    reading = asyncio.create_task(engine.ask(client, victim, "brio", 200, progress=progress, at=source.randrange(3, 30)))
+    reading = asyncio.create_task(
+        engine.ask(client, victim, "brio", 200, progress=progress, at=source.randrange(3, 30))
+    )
     await asyncio.wait({asyncio.create_task(progress.wait()), reading}, return_when=asyncio.FIRST_COMPLETED)
     await engine.operate(client, prefill, "/faults/late-write", {"release": True})
     await reading
