@@ -140,8 +140,11 @@ class Snapshot:
         broken = sum(problem.severity == "broken" for problem in self.ledger.problems)
         if broken:
             return f"RECORD BROKEN: {broken} contradiction{'s' * (broken > 1)}, see forensics gaps"
-        lost = sum("alive" not in gap.reason for gap in self.ledger.gaps)
-        parts = [f"{lost} gaps"] * bool(lost) + [f"{len(self.ledger.problems)} problems"] * bool(self.ledger.problems)
+        lost = sum(gap.before_seq is not None for gap in self.ledger.gaps)
+        problems = len(self.ledger.problems)
+        parts = [f"{lost} gap{'s' * (lost > 1)}"] * bool(lost) + [f"{problems} problem{'s' * (problems > 1)}"] * bool(
+            problems
+        )
         dead = [writer.worker for writer in self.ledger.writers if writer.state == "dead"]
         parts += [f"{', '.join(sorted(set(dead)))} died"] * bool(dead)
         if self.reads.unattributed:

@@ -1,0 +1,92 @@
+"""Serving the web console: token, socket, uvicorn.
+
+Invariant: the socket is bound before anything is printed, so that the printed address is the one that answers; the
+token is printed only where it was made here, and once.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from console.core.source import LedgerSource
+from console.web.app import create_app
+from console.web.errors import ServeError
+from console.web.gate import TOKEN_VARIABLE, Gate, load_token
+
+__all__ = ["ServeError", "serve"]
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+GRACE_SECONDS = 1
+
+
+def serve(
+    source: LedgerSource, *, host: str, port: int, token_file: Path | None, allowed_hosts: tuple[str, ...]
+) -> None:
+    """Serve until interrupted. Raises ServeError where the address or the token will not do."""
+    token, made = load_token(token_file)
+    hosts = _hosts(host, allowed_hosts, made)
+    bound = _bind(host, port)
+    real_port = bound.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{real_port}/"
+    # The address is data: a script reads it from stdout.
+    print(f"{url}?token={token}" if made else url, flush=True)
+    print(f"kvwitness console web: {source.path}, read only; Ctrl-C ends it", file=sys.stderr)
+    config = uvicorn.Config(
+        create_app(source, Gate(token), hosts), log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on", ws="none",
+    )  # fmt: skip
+    try:
+        uvicorn.Server(config).run(sockets=[bound])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        bound.close()
+
+
+def _hosts(host: str, allowed: tuple[str, ...], made: bool) -> tuple[str, ...]:
+    """Names under which browsers may ask."""
+    if _is_loopback(host):
+        return (*LOCAL_NAMES, host, *allowed)
+    if made:
+        raise ServeError(
+            f"{host} is not this machine alone: give a token of your own with --token-file or {TOKEN_VARIABLE}, "
+            "and put a proxy that ends TLS in front"
+        )
+    if host in ("0.0.0.0", "::") and not allowed:
+        raise ServeError(f"{host} has no name that browsers could ask for: say --allow-host NAME")
+    print(
+        f"kvwitness console web: {host} is open to the network and unencrypted; end TLS in front of it", file=sys.stderr
+    )
+    return (host, *allowed)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ServeError(
+                f"port {port} on {host} is in use: choose another with --port, or 0 for any free one"
+            ) from error
+        raise ServeError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    return bound
