@@ -46,15 +46,18 @@ def digest_mismatches(pool: KVCachePool, pages: np.ndarray) -> tuple[int, ...]:
 def stamp_headers(pool: KVCachePool, pages: np.ndarray, tags: np.ndarray, start: int, stop: int) -> None:
     """Say in the headers that slots [start, stop) of a block table were written under `tags`.
 
-    A page taken up in its middle must already be the writer's own up to there; else its header stays as it is, so
-    that the check still sees what lies before.
+    A page taken up in its middle must already be the writer's own up to there; else its header keeps its tag, and the
+    tokens before these, so that neither the writer nor the page's owner takes the whole for its own.
     """
     page_tokens, headers = pool.geometry.page_tokens, pool.headers
     for index in range(start // page_tokens, -(-stop // page_tokens)):
         page, first = pages[index], max(start - index * page_tokens, 0)
         if first == 0:
             headers["tag"][page] = tags[index]
-        elif headers["tag"][page] != tags[index] or headers["tokens"][page] < first:
+        elif headers["tag"][page] != tags[index]:
+            headers["tokens"][page] = min(headers["tokens"][page], first)
+            continue
+        elif headers["tokens"][page] < first:
             continue
         headers["digest"][page], headers["tokens"][page] = 0, min(stop - index * page_tokens, page_tokens)
 

@@ -41,3 +41,12 @@ def worker(tmp_path, llama):
     yield build
     for each in made:
         each.close()
+
+
+@pytest.fixture(scope="session")
+def flipped_pool(tmp_path_factory, llama):
+    """A pool in whose page 3 a test flips bits, and flips them back."""
+    each = DataWorker(tmp_path_factory.mktemp("flipped"), "decode-0", llama, 8, 16)
+    each.prefill("a", list(range(1, 41)), [3, 4, 5], 1)
+    yield each.pool
+    each.close()
