@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runbook_fakes import continuation
 
+from engine.induction import byte_codes
 from engine.oracle import Oracle
 from runbooks.canary import (
     CUES,
@@ -48,8 +49,6 @@ def test_a_stain_covers_its_whole_length_with_one_nonce(seed, length):
 
 @pytest.mark.parametrize("place", list(Place))
 def test_the_engines_own_oracle_agrees(place):
-    from engine.checkpoint import byte_codes
-
     prompt = question(random.Random(11), "q", "t", 400, place)
     tokens = list(prompt.text.encode())
     assert bytes(Oracle(byte_codes()).continuation(tokens, NONCE_LENGTH)).decode() == prompt.expected.text
