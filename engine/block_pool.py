@@ -99,6 +99,10 @@ class BlockPool:
                 self._free.append(int(page))
             self._recorder.pages("free", self.name, req, tag, pages, cause=cause)
 
+    def owner_tag(self, page: int) -> int:
+        """The tag under which a page is owned; 0 where it is free."""
+        return self._tag[page]
+
     def counts(self) -> dict[str, int]:
         """Pages by state, without the null block."""
         found = Counter(state.name.lower() for state in self._state[1:])

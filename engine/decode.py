@@ -44,6 +44,7 @@ class DecodeEngine(Role):
             self.checks.failed(
                 ADMISSION_GATE, request.req, expected=refusal.limit, found=refusal.found, pool=self.pool.name
             )
+            self._withdraw(request, refusal.error)
             self.reject(request, refusal.error)
             return
         self._row(request, "admit")
@@ -60,6 +61,7 @@ class DecodeEngine(Role):
         """See `Role`."""
         if request.status is RequestStatus.WAITING:
             self.prealloc.remove(request)
+            self._withdraw(request, error)
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
         elif request.status is RequestStatus.TRANSFERRING:
@@ -77,6 +79,13 @@ class DecodeEngine(Role):
             self._decode(self._running[:MAX_BATCH])
             busy = True
         return busy
+
+    def _withdraw(self, request: Request, error: RequestError) -> None:
+        """No grant will come for this room: prefill must not wait for it."""
+        self.send(
+            self.parts.names[request.given.bootstrap], request.given.bootstrap,
+            {"kind": "withdraw", "room": request.given.room, "error": error.packed()},
+        )  # fmt: skip
 
     def _grant_waiting(self) -> bool:
         """Pages for waiting requests, first come first served.
@@ -144,10 +153,10 @@ class DecodeEngine(Role):
             self._commit(request, xfer, message["first_token"], message["covered_tokens"])
         elif request.status is RequestStatus.TRANSFERRING:
             del self.transfers[xfer]
-            status, code, words = message.get("error") or (502, "transfer_aborted", "prefill gave up the transfer")
+            error = RequestError.unpacked(message.get("error"))
             self._free(request, "error")
             request.move(RequestStatus.ABORTED)
-            self.end(request, "abort", RequestError(status, code, words))
+            self.end(request, "abort", error or RequestError(502, "transfer_aborted", "prefill gave up the transfer"))
 
     def _commit(self, request: Request, xfer: int, first_token: int, covered: int) -> None:
         """Prefill reported success: compare what it covered with what was reserved, and start to decode."""

@@ -103,6 +103,10 @@ class PrefillEngine(Role):
             self._on_grant(message)
         elif message["kind"] == "abort":
             self._on_abort(message)
+        elif message["kind"] == "withdraw":
+            refused_here_too = self.queue.refused.pop(message["room"], None) is not None
+            if not refused_here_too:
+                self._bury(message["room"], RequestError(*message["error"]))
 
     def give_up(self, request: Request, error: RequestError) -> None:
         """See `Role`. The door closed its side: nothing is cancelled here before decode says so."""
@@ -145,17 +149,21 @@ class PrefillEngine(Role):
         refused = self.queue.refused.pop(grant.room, None)
         if refused is None and problem is not None:
             refused = RequestError(502, "geometry_refused", problem)
-            request = self.queue.requests.pop(grant.room, None)
-            if request is None:
-                self.queue.refuse(grant.room, refused)
-            else:
-                request.move(RequestStatus.ABORTED)
-                self.end(request, "abort", refused)
+            self._bury(grant.room, refused)
         if refused is not None:
             self._ack(KVSender(grant), 0, "failed", error=refused)
             return
         self.queue.grants[grant.room] = grant
         self._start_ready()
+
+    def _bury(self, room: int, error: RequestError) -> None:
+        """A room comes to nothing: end its request, now or when it arrives."""
+        request = self.queue.requests.pop(room, None)
+        if request is None:
+            self.queue.refuse(room, error)
+        else:
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", error)
 
     def _connect(self, message: Message) -> str | None:
         """Make the granting worker's pool writable; says why it cannot be."""
@@ -315,7 +323,7 @@ class PrefillEngine(Role):
         if item is not None and result == "success":
             message |= {"first_token": item.first_token, "covered_tokens": len(item.tokens)}
         if error is not None:
-            message["error"] = [error.status, error.code, error.message]
+            message["error"] = error.packed()
         self.send(grant.decode, grant.decode_address, message)
 
     def _on_abort(self, message: Message) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,15 @@ class RequestError:
     def type(self) -> str:
         """OpenAI's error type."""
         return "invalid_request_error" if self.status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+
+    def packed(self) -> list[int | str]:
+        """As it travels between workers."""
+        return [int(self.status), self.code, self.message]
+
+    @classmethod
+    def unpacked(cls, packed: list[Any] | None) -> RequestError | None:
+        """The inverse of `packed`; None for None."""
+        return cls(*packed) if packed is not None else None
 
     def body(self) -> dict[str, dict[str, str]]:
         """OpenAI's error body."""

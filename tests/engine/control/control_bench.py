@@ -133,7 +133,10 @@ class FakeTransport:
 class Bench:
     """`ask` hands a request to both roles; `run` ticks until nothing moves; `rows` reads the ledger back."""
 
-    def __init__(self, directory, *, prefill_pages=17, decode_pages=33, context=256, defences=None, faults=()):
+    def __init__(
+        self, directory, *, prefill_pages=17, decode_pages=33, context=256, defences=None, faults=(), seal=True
+    ):
+        self._seal = seal
         self.directory, self.clock, self.network = directory, ManualClock(), Network()
         self.transport = FakeTransport()
         self.events = {"prefill": defaultdict(list), "decode": defaultdict(list)}
@@ -142,7 +145,7 @@ class Bench:
             self._parts("prefill", 1, prefill_pages, context, defences, faults), self.transport
         )
         self.decode = DecodeEngine(self._parts("decode", 2, decode_pages, context, defences, faults))
-        self._room = 100
+        self._room, self._rids = 100, {}
         self._open = True
 
     def _parts(self, role, ordinal, pages, context, defences, faults):
@@ -173,9 +176,13 @@ class Bench:
 
     def ask(self, rid, prompt=10, output=3, roles=("prefill", "decode"), **changes):
         given = self.given(rid, prompt, output, **changes)
+        self._rids[given.room] = rid
         for role in roles:
             getattr(self, role).submit(given)
         return given
+
+    def rid_of(self, room):
+        return self._rids[room]
 
     def turn(self):
         """One tick of each role and, unless `transport.auto` is off, every write that can go."""
@@ -216,7 +223,7 @@ class Bench:
             self._open = False
             for role in (self.prefill, self.decode):
                 role.close()
-                role.recorder.close()
+                role.recorder.close(seal=self._seal)
 
     def ledger(self):
         """The closed ledger; nothing is missing or broken in it."""

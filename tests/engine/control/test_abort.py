@@ -159,3 +159,25 @@ def test_other_requests_go_on_through_an_abort(bench):
     engine.decode.abort("r1")
     engine.run()
     assert engine.tokens("r2") == list(range(8, 23))
+
+
+def test_a_room_that_decode_gives_up_before_its_grant_does_not_keep_prefill_waiting(bench):
+    engine = bench(decode_pages=5)
+    engine.ask("r1", prompt=5 * PAGE)  # too long for decode, not for prefill
+    engine.run()
+    assert engine.code("r1") == engine.code("r1", "prefill") == "prompt_exceeds_pool"
+    given = engine.ask("r2", prompt=5 * PAGE, roles=("decode",))
+    engine.run()
+    engine.prefill.submit(given)  # its other half comes late
+    engine.run()
+    assert engine.code("r2", "prefill") == "prompt_exceeds_pool"
+    assert not engine.prefill.queue.requests
+    assert not engine.prefill.queue.refused
+
+
+def test_rooms_refused_by_both_are_forgotten(bench):
+    engine = bench(decode_pages=5, prefill_pages=5)
+    engine.ask("r1", prompt=5 * PAGE)
+    engine.run()
+    assert engine.code("r1") == engine.code("r1", "prefill") == "prompt_exceeds_pool"
+    assert not engine.prefill.queue.refused
