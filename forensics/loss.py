@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.ledger.reader import Gap, Ledger
 
 from forensics.content import ContentEvent, PageKey
-from forensics.order import INF, Order
+from forensics.order import INF, NOTHING, Order
 from forensics.rows import Row, WorkerKey, WorkerRows
 
 ALIVE = "alive"
@@ -88,6 +88,11 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
         elif m.table == "transfers" or (m.table == "steps" and workers[m.worker].role != "prefill"):
             # A lost steps row hides what its requests wrote as they grew.
             found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
+    for key, worker in workers.items():
+        for pool in sorted({row["pool"] for row in worker.pages} - set(worker.page_tokens)):
+            found.append(
+                PoolGhost(key, pool, None, NOTHING, INF, f"page size of pool {pool} lost in workers of {key[0]}")
+            )
     mover_gaps: dict[str, list[Missing]] = defaultdict(list)
     for m in missing:
         if m.table == "transfers" and workers[m.worker].role != "gateway":
