@@ -367,7 +367,7 @@ def test_source_released_while_it_was_read() -> None:
 
 
 def tainted(identity: str = "same", hi: int = 65) -> EvidenceBuilder:
-    """ann reads bob's page, then writes page 8, which carl shares and whose content cleo's transfer takes along."""
+    """ann reads bob's page, then writes page 8, which carl and dora share; a transfer of dora's carries it on."""
     incident = Incident(granted=True)
     built = incident.built
     built.read(incident.page, incident.ann, TAG, 50)
