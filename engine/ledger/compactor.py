@@ -1,33 +1,71 @@
 """The compactor: rows of a stream become sealed Parquet segments.
 
 Order of steps, each durable before the next: file under a temporary name, fsync, SHA-256, rename, manifest line.
-Only then may the caller let the stream go. Invariant: a crash between any two steps loses no row and doubles
-none for a reader (segments without a manifest line are not read; rows in both places are one row).
+Only then may the stream go. Invariant: a crash between any two steps loses no row and doubles none for a reader
+(segments without a manifest line are not read; rows in both places are one row), and a segment that has its line
+is never written again: what the manifest lists as sealed is left out of the next attempt.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.ledger.errors import LedgerError
-from engine.ledger.manifest import SegmentLine, append_lines
+from engine.ledger.manifest import SegmentLine, append_lines, manifest_path, read_manifest
 from engine.ledger.schema import POOL_TABLES, SCHEMA_VERSION, TABLES
-from engine.ledger.stream import StreamContent, is_locked, read_stream, sync_directory
+from engine.ledger.stream import StreamContent, read_stream, sync_directory
 
 ROW_GROUP_ROWS = 4096
 MICROS_PER_DAY = 86_400_000_000
+LOCK_PATIENCE_S = 2.0
+"""How long a reader's probe of the lock is waited out before a stream counts as its writer's."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What became of a stream. `torn_at`: byte behind which it could not be read although it should, None = whole."""
+
+    lines: tuple[SegmentLine, ...]
+    torn_at: int | None
+
+
+def seal_stream(directory: Path, stream: Path, through: int) -> Sealed:
+    """Seal every row of `stream`, whose writer committed them through seq `through`. The stream itself stays."""
+    content = read_stream(stream)
+    whole = content.problem is None and content.committed_seq >= through
+    lines = seal_batches(directory, content) if content.header else []
+    return Sealed(tuple(lines), None if whole else content.committed_bytes)
+
+
+def let_go(stream: Path, torn_at: int | None) -> None:
+    """Remove a sealed stream; one that is torn is set aside as evidence instead (`*.torn`, reported by the reader)."""
+    if torn_at is None:
+        stream.unlink()
+    else:
+        number = 1
+        while (aside := stream.with_suffix(f".{number}.torn")).exists():
+            number += 1
+        stream.rename(aside)
+    sync_directory(stream.parent)
 
 
 def seal_batches(directory: Path, content: StreamContent) -> list[SegmentLine]:
-    """Write every row of `content` as segments (one per table and day) and list them in the manifest."""
+    """Write the rows of `content` as segments (one per table and day) and list them in the manifest."""
     header = content.header
+    sealed_through = _sealed_through(directory, header["worker"], header["epoch"])
     ends = _ends(content)
     segments = []
     for table in TABLES:
@@ -35,23 +73,52 @@ def seal_batches(directory: Path, content: StreamContent) -> list[SegmentLine]:
         if not batches:
             continue
         rows = pa.Table.from_batches(batches, TABLES[table])
-        for day, part in _by_day(rows):
-            segments.append(_write_segment(directory, table, day, part, header, ends))
+        for day, of_day in _by_day(rows):
+            part = of_day.filter(pc.greater(of_day["seq"], sealed_through.get((table, day), 0)))
+            if part.num_rows:
+                segments.append(_write_segment(directory, table, day, part, header, ends))
     append_lines(directory, header["worker"], segments)
     return segments
 
 
 def seal_dead(directory: Path, stream: Path) -> list[SegmentLine]:
-    """Seal what a dead writer left in `stream`. Raises LedgerError while the writer lives."""
-    if is_locked(stream):
-        raise LedgerError(f"{stream}: its writer is alive; a stream is sealed by its writer, or after its death")
-    content = read_stream(stream)
-    if not content.header:
-        raise LedgerError(f"{stream}: {content.problem}; keep the file as evidence, there is nothing to seal in it")
-    segments = seal_batches(directory, content)
-    os.unlink(stream)
-    sync_directory(stream.parent)
-    return segments
+    """Seal what a dead writer left in `stream`; one without rows stays. Raises LedgerError while the writer lives."""
+    with _locked(stream):
+        content = read_stream(stream)
+        if not content.header:
+            raise LedgerError(f"{stream}: {content.problem}; keep the file as evidence, there is nothing to seal in it")
+        if not content.batches:
+            return []
+        segments = seal_batches(directory, content)
+        let_go(stream, None if content.problem is None else content.committed_bytes)
+        return segments
+
+
+@contextmanager
+def _locked(stream: Path) -> Iterator[None]:
+    with open(stream, "rb") as file:
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    what = "its writer is alive; a stream is sealed by its writer, or after its death"
+                    raise LedgerError(f"{stream}: {what}") from None
+                time.sleep(0.01)
+        yield
+
+
+def _sealed_through(directory: Path, worker: str, epoch: int) -> dict[tuple[str, str], int]:
+    """Last sealed seq per (table, day) of this worker epoch, from the manifest."""
+    path = manifest_path(directory, worker)
+    found: dict[tuple[str, str], int] = {}
+    for line in read_manifest(path).lines if path.exists() else ():
+        if line.epoch == epoch:
+            day = line.path.split("/")[1].removeprefix("day=")
+            found[line.table, day] = max(found.get((line.table, day), 0), line.last_seq)
+    return found
 
 
 def _ends(content: StreamContent) -> dict[str, int]:
@@ -68,16 +135,16 @@ def _by_day(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     """Rows split by their UTC day, arrival order kept."""
     days = pc.divide(rows["t"].cast(pa.int64()), MICROS_PER_DAY)
     found = []
-    for day in sorted(set(days.to_pylist())):
+    for day in sorted(pc.unique(days).to_pylist()):
         name = datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d")
         found.append((name, rows.filter(pc.equal(days, day))))
     return found
 
 
 def _write_segment(
-    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, object], ends: dict[str, int]
+    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, Any], ends: dict[str, int]
 ) -> SegmentLine:
-    worker, epoch, ordinal = str(header["worker"]), int(str(header["epoch"])), int(str(header["ordinal"]))
+    worker, epoch, ordinal = header["worker"], header["epoch"], header["ordinal"]
     first, last = rows["seq"][0].as_py(), rows["seq"][-1].as_py()
     path = directory / table / f"day={day}" / f"worker={worker}" / f"{epoch}-{first}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +163,7 @@ def _write_segment(
     return SegmentLine(
         path=str(path.relative_to(directory)), sha256=digest, table=table, worker=worker, epoch=epoch, ordinal=ordinal,
         first_seq=first, last_seq=last, rows=rows.num_rows, schema_version=SCHEMA_VERSION,
-        chains=_chain_ends(table, rows), ends=ends, prev="",
+        fsync_ms=header["fsync_ms"], chains=_chain_ends(table, rows), ends=ends, prev="",
     )  # fmt: skip
 
 

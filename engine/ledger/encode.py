@@ -1,35 +1,40 @@
-"""From recorded tuples to Arrow batches: comparing page lists, fingerprinting, keying digests. Runs in the drain.
+"""From recorded rows to Arrow batches: comparing page lists, fingerprinting, keying digests. Runs in the drain.
 
 Invariant: a row says (ref_seq, ref_off, n, fingerprint) only where the array it was given equals that slice of
-the allocator's list; on any difference it holds the full list.
+the allocator's list; on any difference it holds the full list. A row that fits no schema is refused alone.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from engine.ledger.digest import key_digest
-from engine.ledger.fingerprint import fingerprint
+from engine.ledger.fingerprint import fingerprints
 from engine.ledger.schema import TABLES
 from engine.ledger.tag import split_tag
 
-REMEMBERED_LISTS = 1 << 16
+REMEMBERED_PAGES = 1 << 22
+"""Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
+
+RecordedRow = tuple[str, str, int, int, int, dict[str, Any]]
+"""(table, op, seq, prev, t us, columns) as the hot path left it."""
+
+_NOT_ENCODABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-class RecordedRow(NamedTuple):
-    """One row as the hot path left it."""
+@dataclass(frozen=True)
+class EncodedRows:
+    """Batches by table, the last seq among them, and why rows were refused."""
 
-    table: str
-    op: str
-    seq: int
-    prev: int
-    t: int
-    columns: dict[str, Any]
+    batches: tuple[tuple[str, pa.RecordBatch], ...]
+    last_seq: int
+    refused: tuple[str, ...]
 
 
 class Encoder:
@@ -39,58 +44,106 @@ class Encoder:
         self._epoch = epoch
         self._digest_key = digest_key
         self._lists: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._remembered = 0
 
-    def batches(self, rows: Iterable[RecordedRow]) -> list[tuple[str, pa.RecordBatch]]:
-        """One batch per table that has rows, rows in the order given."""
+    def encode(self, rows: list[RecordedRow]) -> EncodedRows:
+        """One batch per table that has rows, rows in the order given (at least one)."""
         by_table: dict[str, list[RecordedRow]] = {}
+        references: list[tuple[dict[str, Any], np.ndarray]] = []
         for row in rows:
-            by_table.setdefault(row.table, []).append(self._finish(row))
-        return [(table, self._batch(table, rows_)) for table, rows_ in by_table.items()]
+            by_table.setdefault(row[0], []).append(row)
+            columns = row[5]
+            if row[0] == "pages" and columns.get("pages") is not None:
+                self._place(row[1], columns, references)
+        _write_references(references)
+        batches: list[tuple[str, pa.RecordBatch]] = []
+        refused: list[str] = []
+        for table, its_rows in by_table.items():
+            batch, why = self._batch_of_fitting(table, its_rows)
+            refused += why
+            if batch.num_rows:
+                batches.append((table, batch))
+        return EncodedRows(tuple(batches), rows[-1][2], tuple(refused))
 
-    def _finish(self, row: RecordedRow) -> RecordedRow:
-        columns = row.columns
-        if columns.get("digests") is not None:
-            columns["digests"] = [key_digest(self._digest_key, int(value)) for value in columns["digests"]]
-        if row.table == "pages" and columns.get("pages") is not None:
-            pages = columns["pages"]
-            columns["n"] = len(pages)
-            if row.op in ("reserve", "append"):
-                self._lists[columns["tag"]] = pages
-                if len(self._lists) > REMEMBERED_LISTS:
-                    self._lists.popitem(last=False)
-            else:
-                self._refer(columns, pages)
-        return row
-
-    def _refer(self, columns: dict[str, Any], pages: np.ndarray) -> None:
-        """Replace the page list by a reference where it equals a slice of its reserve's list."""
-        tag = columns.get("tag")
-        reserved = self._lists.get(tag) if tag is not None else None
-        if reserved is None or tag is None or not len(pages):
+    def _place(self, op: str, columns: dict[str, Any], references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
+        """Remember the list of a reserve; find any other list in its reserve's."""
+        pages, tag = columns["pages"], columns.get("tag")
+        columns["n"] = len(pages)
+        if tag is None:
             return
-        starts = np.flatnonzero(reserved == pages[0])
-        if len(starts) != 1:
+        if op in ("reserve", "append"):
+            self._lists[tag] = pages
+            self._remembered += len(pages)
+            while self._remembered > REMEMBERED_PAGES and len(self._lists) > 1:
+                self._remembered -= len(self._lists.popitem(last=False)[1])
             return
-        offset = int(starts[0])
-        if np.array_equal(reserved[offset : offset + len(pages)], pages):
+        offset = _offset_of(pages, self._lists.get(tag))
+        if offset is not None:
             columns["pages"] = None
             columns["ref_seq"], columns["ref_off"] = split_tag(tag).seq, offset
-            columns["fingerprint"] = fingerprint(pages, tag)
+            references.append((columns, pages))
+
+    def _batch_of_fitting(self, table: str, rows: list[RecordedRow]) -> tuple[pa.RecordBatch, list[str]]:
+        """The batch; where it cannot be built, the batch of those rows that can, each tried alone."""
+        try:
+            return self._batch(table, rows), []
+        except _NOT_ENCODABLE:
+            fitting, refused = [], []
+            for row in rows:
+                try:
+                    self._batch(table, [row])
+                    fitting.append(row)
+                except _NOT_ENCODABLE as error:
+                    refused.append(f"{table}/{row[1]} at seq {row[2]}: {error}")
+            return self._batch(table, fitting), refused
 
     def _batch(self, table: str, rows: list[RecordedRow]) -> pa.RecordBatch:
         schema = TABLES[table]
+        given = [row[5] for row in rows]
+        present: set[str] = set().union(*given)
+        common: dict[str, list[Any]] = {
+            "epoch": [self._epoch] * len(rows),
+            "op": [row[1] for row in rows],
+            "seq": [row[2] for row in rows],
+            "prev": [row[3] for row in rows],
+            "t": [row[4] for row in rows],
+        }
         arrays = []
         for field in schema:
-            values = _column(field.name, rows, self._epoch)
-            kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
-            array = pa.array(values, kind)
-            arrays.append(array.cast(field.type) if kind != field.type else array)
+            if field.name in common:
+                values = common[field.name]
+            elif field.name in present:
+                values = [columns.get(field.name) for columns in given]
+                if field.name == "digests":
+                    values = [self._keyed(value) for value in values]
+            else:
+                arrays.append(pa.nulls(len(rows), field.type))
+                continue
+            arrays.append(pa.array(values, field.type))
         return pa.record_batch(arrays, schema=schema)
 
+    def _keyed(self, digests: Iterable[int] | None) -> list[int] | None:
+        return None if digests is None else [key_digest(self._digest_key, int(value)) for value in digests]
 
-def _column(name: str, rows: list[RecordedRow], epoch: int) -> list[Any]:
-    if name == "epoch":
-        return [epoch] * len(rows)
-    if name in ("seq", "prev", "t", "op"):
-        return [getattr(row, name) for row in rows]
-    return [row.columns.get(name) for row in rows]
+
+def _offset_of(pages: np.ndarray, reserved: np.ndarray | None) -> int | None:
+    """Where `pages` stands as a slice of `reserved`; None where it does not, or where the start is ambiguous."""
+    if reserved is None or not len(pages) or not len(reserved):
+        return None
+    offset = 0
+    if reserved[0] != pages[0]:
+        starts = np.flatnonzero(reserved == pages[0])
+        if len(starts) != 1:
+            return None
+        offset = int(starts[0])
+    return offset if reserved[offset : offset + len(pages)].tobytes() == pages.tobytes() else None
+
+
+def _write_references(references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
+    if not references:
+        return
+    lengths = np.array([len(pages) for _, pages in references])
+    tags = np.array([columns["tag"] for columns, _ in references], np.int64)
+    values = fingerprints(np.concatenate([pages for _, pages in references]), lengths, tags)
+    for (columns, _), value in zip(references, values.tolist(), strict=True):
+        columns["fingerprint"] = value

@@ -23,9 +23,18 @@ def splitmix64(values: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
+def fingerprints(pages: np.ndarray, lengths: np.ndarray, tags: np.ndarray) -> np.ndarray:
+    """Fingerprints (int64 [k]) of k lists end to end in `pages` (int32); `lengths` [k], each > 0; `tags` int64 [k]."""
+    salts = splitmix64(tags.astype(np.uint64))
+    with np.errstate(over="ignore"):
+        mixed = splitmix64(pages.astype(np.uint64) + np.repeat(salts, lengths))
+        starts = np.cumsum(lengths) - lengths
+        totals = np.add.reduceat(mixed, starts, dtype=np.uint64)
+    return (totals & _MASK63).astype(np.int64)
+
+
 def fingerprint(pages: np.ndarray, tag: int) -> int:
     """Fingerprint of `pages` (int32 [n]) under `tag`, in [0, 2^63)."""
-    salt = splitmix64(np.array([tag], np.uint64))
-    with np.errstate(over="ignore"):
-        total = splitmix64(pages.astype(np.uint64) + salt).sum(dtype=np.uint64)
-    return int(total & _MASK63)
+    if not len(pages):
+        return 0
+    return int(fingerprints(pages, np.array([len(pages)]), np.array([tag], np.int64))[0])

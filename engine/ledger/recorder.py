@@ -2,25 +2,32 @@
 
 Invariant: `seq` is dense per worker epoch across all tables and is taken in the same critical section as the row
 is queued; a row that cannot be queued keeps its seq, so that the `prev` chains show the loss. Recording never
-blocks and never raises into the engine; a disk that fails is told by `problem` and by loss rows.
+blocks on the disk and no fault of the disk is raised into the engine: `problem` and loss rows tell it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.ledger.compactor import seal_batches
-from engine.ledger.encode import Encoder, RecordedRow
+from engine.ledger.compactor import let_go, seal_stream
+from engine.ledger.encode import EncodedRows, Encoder, RecordedRow
 from engine.ledger.epochs import check_worker_name, take_epoch
-from engine.ledger.schema import POOL_TABLES, SCHEMA_VERSION
-from engine.ledger.stream import StreamWriter, read_stream
+from engine.ledger.schema import OPS, POOL_TABLES, SCHEMA_VERSION, TABLES
+from engine.ledger.stream import StreamWriter
 from engine.ledger.tag import make_tag
+
+COUNTED_REQUESTS = 1 << 16
+"""Bound on the requests whose `pages` rows are counted; the oldest is forgotten first."""
+
+_COLUMNS = {table: frozenset(schema.names) - {"epoch", "seq", "prev", "op"} for table, schema in TABLES.items()}
+_OPS = {table: frozenset(ops) for table, ops in OPS.items()}
+_PAGE_LISTS = {"pages": ("pages",), "transfers": ("src_pages", "dst_pages"), "cache": ("pages",)}
 
 
 class Recorder:
@@ -47,25 +54,26 @@ class Recorder:
         self.directory, self.worker, self.ordinal = Path(directory), check_worker_name(worker), ordinal
         self.epoch = take_epoch(self.directory, worker)
         self.lock = threading.RLock()
+        """Held round "change and record" where another thread records too."""
         self.problem: str | None = None
+        """Why rows are not reaching the disk, or the last row that fitted no schema; None = all is well."""
         self._now_us, self._fsync_ms, self._ring_rows, self._rotate_bytes = now_us, fsync_ms, ring_rows, rotate_bytes
         self._ring: deque[RecordedRow] = deque()
-        self._seq = 0
+        self._wake_rows = max(1, ring_rows // 8)
+        self._seq = self._committed = self._lost = self._refused = 0
         self._chains: dict[tuple[str, str | None], int] = {}
-        self._page_rows: Counter[int] = Counter()
-        self._lost = 0
-        self._pending: list[RecordedRow] = []  # taken from the ring, not yet safely in the stream
+        self._page_rows: OrderedDict[int, int] = OrderedDict()
+        self._waiting: EncodedRows | None = None  # encoded, not yet safely in the stream
         self._encoder = Encoder(self.epoch, digest_key)
-        self._drain_lock = threading.Lock()
+        self._drain_lock = threading.RLock()
         (self.directory / "wal").mkdir(parents=True, exist_ok=True)
-        self._stream_path = self.directory / "wal" / f"{worker}-{self.epoch}.wal"
-        self._stream = StreamWriter(self._stream_path, self._header())
-        self._closed = False
+        self._stream = StreamWriter(self.directory / "wal" / f"{worker}-{self.epoch}.wal", self._header())
+        self._rotate_at = rotate_bytes
+        self._closed = self._stopping = False
         self._wake = threading.Event()
-        self._thread = (
-            threading.Thread(target=self._drain_loop, name=f"ledger-{worker}", daemon=True) if threaded else None
-        )
-        if self._thread is not None:
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._drain_loop, name=f"ledger-{worker}", daemon=True)
             self._thread.start()
 
     @property
@@ -74,10 +82,13 @@ class Recorder:
         return self._seq
 
     def record(self, table: str, op: str, **columns: Any) -> int:
-        """Queue one row and return its seq. Columns are those of `schema.TABLES[table]`.
+        """Queue one row and return its seq. Raises TypeError for a table, op or column that is not in the schema.
 
         `t` (us) is given only where the row tells of something that began earlier, as a run of steps does.
         """
+        for name in _PAGE_LISTS.get(table, ()):
+            if columns.get(name) is not None:
+                columns[name] = np.array(columns[name], np.int32)  # a copy: the caller's array lives on
         with self.lock:
             return self._take(table, op, columns)
 
@@ -91,14 +102,13 @@ class Recorder:
 
     def pages(self, op: str, pool: str, req: int, tag: int, pages: np.ndarray, **columns: Any) -> int:
         """Record `op` on `pages`, the array that was really used, under `tag`. Returns the seq."""
-        used = np.array(pages, np.int32)  # a copy: the caller's array may live on
+        used = np.array(pages, np.int32)
         with self.lock:
-            self._page_rows[req] += 1
             return self._take("pages", op, {"pool": pool, "req": req, "tag": tag, "pages": used, **columns})
 
     def page_rows(self, req: int) -> int:
         """How many `pages` rows `req` has had so far."""
-        return self._page_rows[req]
+        return self._page_rows.get(req, 0)
 
     def heartbeat(
         self,
@@ -115,33 +125,31 @@ class Recorder:
         )  # fmt: skip
 
     def flush(self) -> int:
-        """Drain, commit and fsync now; returns the last seq that is in the stream."""
+        """Drain, commit and fsync what has been recorded; returns the last seq that is in the stream."""
         return self._drain()
 
     def close(self, seal: bool = True) -> None:
-        """Write the `close` row, and (seal) turn the stream into sealed segments. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+        """Write the `close` row and (seal) turn the stream into segments. What is recorded later is dropped."""
+        with self.lock:
+            if self._stopping:
+                return
+            self._stopping = True
         if self._thread is not None:
             self._wake.set()
             self._thread.join()
-        self._tell_loss()
-        with self.lock:
-            self._chains["workers", None] = self._seq + 1
-            chains = sorted(self._chains.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-            names = [table if pool is None else f"{table}/{pool}" for (table, pool), _ in chains]
-            prev = self._last_worker_row
-            row = RecordedRow(
-                "workers", "close", self._seq + 1, prev, self._now_us(),
-                {"chains": names, "chain_seqs": [seq for _, seq in chains]},
-            )  # fmt: skip
-            self._seq += 1
-            self._ring.append(row)
         self._drain()
-        if seal and self.problem is None:
-            self._seal(closed=True)
-        self._stream.close()
+        with self.lock:
+            self._tell_loss()
+            chains = {**self._chains, ("workers", None): self._seq + 1}
+            ordered = sorted(chains.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+            names = [table if pool is None else f"{table}/{pool}" for (table, pool), _ in ordered]
+            self._queue("workers", "close", {"chains": names, "chain_seqs": [seq for _, seq in ordered]})
+            self._closed = True
+        self._drain()
+        with self._drain_lock:
+            if seal and self._committed == self._seq:
+                self._seal_and_remove()
+            self._stream.close()
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -149,92 +157,131 @@ class Recorder:
             "fsync_ms": self._fsync_ms, "created_us": self._now_us(),
         }  # fmt: skip
 
-    _last_worker_row = 0
-
     def _allocate(self, op: str, pool: str, req: int, pages: np.ndarray, pos: int, columns: dict[str, Any]) -> int:
         owned = np.array(pages, np.int32)
         with self.lock:
             tag = make_tag(self.ordinal, self.epoch, self._seq + 1)
-            self._page_rows[req] += 1
             self._take("pages", op, {"pool": pool, "req": req, "tag": tag, "pages": owned, "pos": pos, **columns})
         return tag
 
     def _take(self, table: str, op: str, columns: dict[str, Any]) -> int:
+        """Take a seq for a row and queue it, or count it as lost. The caller holds the lock."""
+        if table not in _COLUMNS or op not in _OPS[table] or not columns.keys() <= _COLUMNS[table]:
+            raise TypeError(_complaint(table, op, columns))
+        if self._closed:
+            return self._seq
+        if table == "pages":
+            self._count_page_row(columns.get("req"))
+        if len(self._ring) < self._ring_rows:
+            seq, waiting = self._queue(table, op, columns), len(self._ring)
+        else:
+            self._seq = seq = self._seq + 1
+            self._chains[table, columns.get("pool") if table in POOL_TABLES else None] = seq
+            self._lost = waiting = self._lost + 1
+        if waiting % self._wake_rows == 0:
+            if self._thread is None:
+                self._drain()
+            else:
+                self._wake.set()
+        return seq
+
+    def _queue(self, table: str, op: str, columns: dict[str, Any]) -> int:
         self._seq = seq = self._seq + 1
         chain = (table, columns.get("pool") if table in POOL_TABLES else None)
         prev = self._chains.get(chain, 0)
         self._chains[chain] = seq
-        if chain == ("workers", None):
-            self._last_worker_row = seq
-        if len(self._ring) >= self._ring_rows or self._closed:
-            self._lost += 1
-            return seq
         t = columns.pop("t", None)
-        self._ring.append(RecordedRow(table, op, seq, prev, self._now_us() if t is None else t, columns))
-        if self._thread is None and len(self._ring) * 8 >= self._ring_rows:
-            self._drain()
+        self._ring.append((table, op, seq, prev, self._now_us() if t is None else t, columns))
         return seq
 
+    def _count_page_row(self, req: int | None) -> None:
+        if req is None:
+            return
+        self._page_rows[req] = self._page_rows.get(req, 0) + 1
+        if len(self._page_rows) > COUNTED_REQUESTS:
+            self._page_rows.popitem(last=False)
+
     def _drain_loop(self) -> None:
-        while not self._closed:
+        while not self._stopping:
             self._wake.wait(self._fsync_ms / 1000)
-            self._drain()
+            if not self._stopping:
+                self._wake.clear()
+            try:
+                self._drain()
+            except Exception as error:  # the thread must live on, whatever a row or the disk does to it
+                self.problem = f"{self._stream.path}: the drain failed: {error!r}"
 
     def _tell_loss(self) -> None:
-        with self.lock:
-            if self._lost and len(self._ring) < self._ring_rows:
-                lost, self._lost = self._lost, 0
-                seq, chain = self._seq + 1, ("workers", None)
-                prev = self._chains.get(chain, 0)
-                self._seq = self._chains[chain] = self._last_worker_row = seq
-                self._ring.append(RecordedRow("workers", "loss", seq, prev, self._now_us(), {"lost": lost}))
+        """Queue a loss row for what was dropped. The caller holds the lock."""
+        lost, self._lost, self._refused = self._lost + self._refused, 0, 0
+        if lost:
+            self._queue("workers", "loss", {"lost": lost})
 
     def _drain(self) -> int:
-        """Move what is in the ring into the stream, commit, fsync. Returns the last seq known to be there."""
+        """Bring all that was recorded before this call into the stream; returns the last seq that is there."""
         with self._drain_lock:
-            if not self._pending:
-                for _ in range(len(self._ring)):
-                    self._pending.append(self._ring.popleft())
-            if not self._pending:
-                self._tell_loss()
-                return self._committed
-            try:
-                self._write_pending()
-                self.problem = None
-            except OSError as error:
-                self.problem = (
-                    f"{self._stream_path}: {error.strerror or error}; rows wait in memory until it can be written"
-                )
-                return self._committed
-            self._tell_loss()
-            if self._stream.bytes_written >= self._rotate_bytes and not self._closed:
-                self._seal(closed=False)
+            target = self._seq
+            while self._committed < target and self._drain_once():
+                pass
+            # Never waited for: the thread that holds the lock may itself be waiting to drain.
+            if self._lost + self._refused and not self._closed and self.lock.acquire(blocking=False):
+                try:
+                    if len(self._ring) < self._ring_rows:
+                        self._tell_loss()
+                finally:
+                    self.lock.release()
+            if self._stream.length >= self._rotate_at and not self._closed:
+                self._rotate()
             return self._committed
 
-    _committed = 0
-
-    def _write_pending(self) -> None:
-        start = self._stream.bytes_written
+    def _drain_once(self) -> bool:
+        """Move what is in the ring into the stream, commit, fsync; False if there was nothing or the disk failed."""
+        if self._waiting is None:
+            rows = [self._ring.popleft() for _ in range(len(self._ring))]
+            if not rows:
+                return False
+            self._waiting = self._encoder.encode(rows)
+            self._refused += len(self._waiting.refused)
         try:
-            for table, batch in self._encoder.batches(self._pending):
-                self._stream.write(table, batch)
-            self._stream.commit(self._pending[-1].seq)
-            self._stream.sync()
-        except OSError:
-            self._stream.roll_back(start)
-            raise
-        self._committed = self._pending[-1].seq
-        self._pending = []
-
-    def _seal(self, closed: bool) -> None:
-        """Rows of the stream become sealed segments; then a fresh stream takes its place, or none if closed."""
-        content = read_stream(self._stream_path)
-        try:
-            seal_batches(self.directory, content)
-            if closed:
-                self._stream_path.unlink()
-            else:
-                old, self._stream = self._stream, StreamWriter(self._stream_path, self._header())
-                old.close()
+            self._stream.append(self._waiting.batches, self._waiting.last_seq)
         except OSError as error:
-            self.problem = f"{self.directory}: {error.strerror or error}; rows stay in {self._stream_path.name}"
+            why = error.strerror or error
+            self.problem = f"{self._stream.path}: {why}; rows wait in memory until it can be written"
+            return False
+        refused = self._waiting.refused
+        self.problem = f"rows that fit no schema were dropped, the last: {refused[-1]}" if refused else None
+        self._committed, self._waiting = self._waiting.last_seq, None
+        return True
+
+    def _rotate(self) -> None:
+        """Turn the stream into sealed segments and put a fresh one in its place."""
+        try:
+            sealed = seal_stream(self.directory, self._stream.path, self._committed)
+            if sealed.torn_at is not None:
+                let_go(self._stream.path, sealed.torn_at)
+            fresh = StreamWriter(self._stream.path, self._header())
+        except OSError as error:
+            self._tell_seal_problem(error)
+            self._rotate_at = self._stream.length + self._rotate_bytes
+            return
+        self._stream.close()
+        self._stream, self._rotate_at = fresh, self._rotate_bytes
+
+    def _seal_and_remove(self) -> None:
+        try:
+            sealed = seal_stream(self.directory, self._stream.path, self._committed)
+            let_go(self._stream.path, sealed.torn_at)
+        except OSError as error:
+            self._tell_seal_problem(error)
+
+    def _tell_seal_problem(self, error: OSError) -> None:
+        self.problem = f"{self.directory}: {error.strerror or error}; rows stay in {self._stream.path.name}"
+
+
+def _complaint(table: str, op: str, columns: dict[str, Any]) -> str:
+    if table not in TABLES:
+        return f"the ledger has no table {table!r}; it has {', '.join(TABLES)}"
+    if op not in OPS[table]:
+        return f"table {table} has no op {op!r}; it has {', '.join(OPS[table])}"
+    unknown = sorted(columns.keys() - _COLUMNS[table])
+    return f"table {table} has no column {', '.join(unknown)} (see engine/ledger/schema.py)"

@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -54,48 +54,55 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
 
 
 class StreamWriter:
-    """Appends frames to one locked file. `create` makes the file under a temporary name and renames it over `path`."""
+    """Appends to one locked file, which is made under a temporary name and then renamed to `path`.
+
+    Every append is whole or not there: what a full disk or a failed sync left is cut off before anything else is
+    written.
+    """
 
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
         self.path = path
-        self.rows = 0
+        self._rows = 0
         temporary = path.with_suffix(".new")
         self._file: FileIO = open(temporary, "wb", buffering=0)  # noqa: SIM115  closed in close()
-        # Locked before it has its name, so that no reader ever sees an unlocked stream of a live writer.
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._append(frame(HEADER, 0, json.dumps(header, sort_keys=True).encode()))
-        self.sync()
-        os.rename(temporary, path)
-        sync_directory(path.parent)
+        try:
+            # Locked before it has its name, so that no reader ever sees an unlocked stream of a live writer.
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._write(frame(HEADER, 0, json.dumps(header, sort_keys=True).encode()))
+            os.fsync(self._file.fileno())
+            os.rename(temporary, path)
+            sync_directory(path.parent)
+        except OSError:
+            self._file.close()
+            raise
+        self.length = self._file.tell()
+        """Bytes that are whole and synced."""
 
-    @property
-    def bytes_written(self) -> int:
-        """Length of the file so far."""
-        return self._file.tell()
+    def append(self, batches: Iterable[tuple[str, pa.RecordBatch]], seq: int) -> None:
+        """Append batches and the commit frame "all rows through `seq`"; fsync. Raises OSError; nothing stays then."""
+        if self._file.tell() != self.length:
+            self._cut()
+        rows = self._rows
+        try:
+            for table, batch in batches:
+                self._write(frame(DATA, TABLE_NAMES.index(table), encode_batch(batch)))
+                rows += batch.num_rows
+            self._write(frame(COMMIT, 0, _COMMIT.pack(seq, rows)))
+            os.fsync(self._file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise
+        self.length, self._rows = self._file.tell(), rows
 
-    def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Append one batch of `table`; not readable before the next commit."""
-        self._append(frame(DATA, TABLE_NAMES.index(table), encode_batch(batch)))
-        self.rows += batch.num_rows
+    def _cut(self) -> None:
+        self._file.truncate(self.length)
+        self._file.seek(self.length)
 
-    def commit(self, seq: int) -> None:
-        """State that all rows through `seq` have been written."""
-        self._append(frame(COMMIT, 0, _COMMIT.pack(seq, self.rows)))
-
-    def sync(self) -> None:
-        """fsync."""
-        os.fsync(self._file.fileno())
-
-    def _append(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:  # an unbuffered write may be short, at a full disk above all
             view = view[self._file.write(view) or 0 :]
-
-    def roll_back(self, length: int) -> None:
-        """Cut the file back to `length` bytes after a failed write, as far as the disk lets it."""
-        with contextlib.suppress(OSError):
-            self._file.seek(length)
-            self._file.truncate()
 
     def close(self) -> None:
         """Close the file, which releases its lock."""
@@ -119,20 +126,27 @@ def read_stream(path: Path) -> StreamContent:
     header: dict[str, Any] = {}
     batches: list[tuple[str, pa.RecordBatch]] = []
     pending: list[tuple[str, pa.RecordBatch]] = []
-    seq, good = 0, 0
+    seq, rows, good = 0, 0, 0
     problem = None
     try:
         for kind, table, payload, end in _frames(data):
             if kind == HEADER:
-                header, good = json.loads(payload), end
+                header, good = _decode_header(payload), end
             elif kind == DATA:
-                pending.append((TABLE_NAMES[table], _decode_batch(payload)))
-            elif kind == COMMIT:
-                seq, _ = _COMMIT.unpack(payload)
+                pending.append((_table_name(table), _decode_batch(payload)))
+                rows += pending[-1][1].num_rows
+            else:
+                through, counted = _COMMIT.unpack(payload)
+                if counted != rows:
+                    raise _Torn(f"{rows} rows before byte {end}, where the commit frame counts {counted}")
                 batches += pending
-                pending, good = [], end
+                pending, good, seq = [], end, through
+        if good < len(data):
+            problem = f"no commit frame behind byte {good} of {len(data)}"
     except _Torn as torn:
         problem = str(torn)
+    except (pa.ArrowException, ValueError, KeyError, TypeError, struct.error) as error:
+        problem = f"no readable frame behind byte {good} of {len(data)}: {error}"
     if not header:
         problem = problem or "no header frame"
     return StreamContent(header, tuple(batches), seq, good, problem)
@@ -158,6 +172,21 @@ def _frames(data: bytes) -> Iterator[tuple[int, int, bytes, int]]:
             raise _Torn(f"digest does not hold for the frame at byte {at}")
         at += _FRAME.size + length
         yield kind, table, payload, at
+
+
+def _decode_header(payload: bytes) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(payload)
+    kinds = {"worker": str, "epoch": int, "ordinal": int, "schema_version": int, "fsync_ms": int}
+    for name, kind in kinds.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"header field {name} is {header[name]!r}")
+    return header
+
+
+def _table_name(number: int) -> str:
+    if number >= len(TABLE_NAMES):
+        raise _Torn(f"table {number} is not known here")
+    return TABLE_NAMES[number]
 
 
 def _decode_batch(payload: bytes) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from ledger_writing import busy_life, recorder, seqs
 
 from engine.ledger import compactor
 from engine.ledger import recorder as recorder_module
+from engine.ledger import stream as stream_module
 from engine.ledger.digest import key_digest
 from engine.ledger.epochs import take_epoch
 from engine.ledger.errors import LedgerError
@@ -163,13 +164,7 @@ def test_a_crash_between_any_two_steps_of_sealing_loses_nothing(tmp_path, monkey
     elif at == "append_lines":
         monkeypatch.setattr(compactor, "append_lines", crash)
     else:
-        real = compactor.seal_batches
-
-        def seal_then_crash(*args, **kwargs):
-            real(*args, **kwargs)
-            raise Crash
-
-        monkeypatch.setattr(recorder_module, "seal_batches", seal_then_crash)
+        monkeypatch.setattr(recorder_module, "let_go", crash)
     with pytest.raises(Crash):
         rec.close()
     rec._stream.close()
@@ -198,7 +193,7 @@ def test_a_full_disk_neither_raises_nor_loses(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rec._stream, "commit", full)
+    monkeypatch.setattr(stream_module.os, "fsync", full)
     rec.flush()
     assert rec.problem is not None and "No space left" in rec.problem
     busy_life(rec, 1, 2)

@@ -1,0 +1,197 @@
+"""What a ledger's files hold: segments that their manifest line vouches for, and streams up to their last commit.
+
+Invariant: nothing is written. A file that does not hold is reported and left out; what it should have held is
+kept as ends and lost segments, so that gaps can be told from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.ledger.epochs import last_epochs
+from engine.ledger.errors import LedgerError
+from engine.ledger.gaps import Chain, LostSegment
+from engine.ledger.joining import Part
+from engine.ledger.manifest import SegmentLine, read_manifest
+from engine.ledger.problems import BROKEN, LOSS, Problem
+from engine.ledger.schema import TABLES
+from engine.ledger.stream import is_locked, read_stream
+from engine.ledger.versions import to_present
+
+Writer = tuple[str, int]
+"""(worker, epoch)."""
+
+RESTORE = "restore the file from a copy; its SHA-256 is in the manifest"
+COMPARE = "compare with a copy or the last published root; do not edit it"
+
+
+class LedgerFiles:
+    """Collects, file by file, the rows of a ledger and what is wrong with it."""
+
+    def __init__(self, path: Path, verify: bool) -> None:
+        self.path = path
+        self.parts: list[Part] = []
+        self.problems: list[Problem] = []
+        self.seen: set[Writer] = set()
+        self.alive: set[Writer] = set()
+        self.closed: set[Writer] = set()
+        self.ordinals: dict[Writer, int] = {}
+        self.fsync_ms: dict[Writer, int] = {}
+        self.ends: dict[Writer, dict[Chain, int]] = defaultdict(dict)
+        self.lost: dict[Writer, list[LostSegment]] = defaultdict(list)
+        self.roots: dict[str, str] = {}
+        self._verify = verify
+
+    def read(self) -> None:
+        """Read everything. Streams first: rows that are sealed meanwhile are then in the manifest at the latest."""
+        self._streams()
+        self._manifests()
+        self._epochs()
+
+    def tell(self, kind: str, severity: str, where: Path | str, what: str, remedy: str) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(kind, severity, str(where), what, remedy))
+
+    def note_close(self, writer: Writer, ends: dict[str, int]) -> None:
+        """Note that a worker epoch closed, and the last seq of each chain ("table" or "table/pool")."""
+        self.closed.add(writer)
+        for name, seq in ends.items():
+            table, _, pool = name.partition("/")
+            self._note_end(writer, (table, pool or None), seq)
+
+    def _note_end(self, writer: Writer, chain: Chain, seq: int) -> None:
+        self.ends[writer][chain] = max(self.ends[writer].get(chain, 0), seq)
+
+    def _streams(self) -> None:
+        for path in sorted((self.path / "wal").glob("*.wal")):
+            try:
+                # The lock is tested first: a writer that dies in between is then seen alive with all its rows.
+                alive = is_locked(path)
+                content = read_stream(path)
+            except FileNotFoundError:
+                continue  # sealed and removed meanwhile: its rows are in the manifest, which is read next
+            except OSError as error:
+                self.tell("unreadable stream", LOSS, path, f"cannot be read: {error.strerror}", "check its permissions")
+                continue
+            name, _, number = path.stem.rpartition("-")
+            writer = (name, int(number)) if name and number.isdigit() else (path.stem, 0)
+            self.seen.add(writer)
+            if alive:
+                self.alive.add(writer)
+            elif content.problem is not None:
+                remedy = "rows behind it are lost; what is before it was read"
+                self.tell("torn stream", LOSS, path, content.problem, remedy)
+            if not content.header:
+                continue
+            header = content.header
+            if (header["worker"], header["epoch"]) != writer:
+                what = f"its header is of {header['worker']} epoch {header['epoch']}; it was not read"
+                self.tell("contradiction", BROKEN, path, what, "give the file its own name again")
+                continue
+            self.ordinals[writer], self.fsync_ms[writer] = header["ordinal"], header["fsync_ms"]
+            for table, batch in content.batches:
+                self._take(path, writer, table, pa.Table.from_batches([batch]), header["schema_version"])
+        for path in sorted((self.path / "wal").glob("*.torn")):
+            what = "a stream that was damaged when it was sealed; what could be read of it is in the segments"
+            self.tell("torn stream", LOSS, path, what, "keep it as evidence")
+
+    def _manifests(self) -> None:
+        listed: set[str] = set()
+        for path in sorted((self.path / "manifest").glob("*.jsonl")):
+            try:
+                content = read_manifest(path)
+            except OSError as error:
+                self.tell("manifest", LOSS, path, f"cannot be read: {error.strerror}", "check its permissions")
+                continue
+            self.roots[path.stem] = content.root
+            for what in content.problems:
+                self.tell("manifest", BROKEN, path, what, COMPARE)
+            if content.cut_off and not any(worker == path.stem for worker, _ in self.alive):
+                what = "the last line is cut off, as by a crash while sealing; it was not read"
+                self.tell("manifest", LOSS, path, what, "its rows are in the stream, or their segments are orphans")
+            for line in content.lines:
+                listed.add(line.path)
+                self._segment(path, line)
+        for path in sorted(self.path.glob("*/day=*/worker=*/*.parquet")):
+            name = path.relative_to(self.path)
+            if name.parts[0] in TABLES and str(name) not in listed and not self._is_being_sealed(name):
+                what = "no manifest line names this segment; it was not read"
+                remedy = "left by a crash while sealing, or its line was removed; compare manifests"
+                self.tell("orphan", LOSS, path, what, remedy)
+
+    def _is_being_sealed(self, name: Path) -> bool:
+        """Whether the segment's writer lives: its line may come at any moment, and its rows are in the stream."""
+        epoch = name.stem.split("-")[0]
+        return epoch.isdigit() and (name.parts[2].removeprefix("worker="), int(epoch)) in self.alive
+
+    def _segment(self, manifest: Path, line: SegmentLine) -> None:
+        writer = (line.worker, line.epoch)
+        path = self.path / line.path
+        if line.table not in TABLES or not path.resolve().is_relative_to(self.path.resolve()):
+            self.tell("manifest", BROKEN, manifest, f"it names {line.path}, which is no segment of a table", COMPARE)
+            return
+        if line.worker != manifest.stem:
+            self.tell("manifest", BROKEN, manifest, f"it holds a line of another worker, {line.worker}", COMPARE)
+            return
+        self.seen.add(writer)
+        self.ordinals[writer], self.fsync_ms[writer] = line.ordinal, line.fsync_ms
+        for pool, seq in line.chains.items():
+            self._note_end(writer, (line.table, pool or None), seq)
+        if line.ends:
+            self.note_close(writer, line.ends)
+        held = f"{line.rows} {line.table} rows, seq {line.first_seq} to {line.last_seq}"
+        if not path.is_file():
+            self._lose(path, line, "missing segment", f"the segment is gone ({held})")
+            return
+        try:
+            data = path.read_bytes()
+            if self._verify and hashlib.sha256(data).hexdigest() != line.sha256:
+                self._lose(
+                    path, line, "corrupt segment", f"its SHA-256 is not the manifest's; it was not read ({held})"
+                )
+                return
+            with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
+                rows = file.read()
+        except (OSError, pa.ArrowException) as error:
+            self._lose(path, line, "corrupt segment", f"it cannot be read: {error} ({held})")
+            return
+        if not self._take(path, writer, line.table, rows, line.schema_version):
+            self.lost[writer].append(LostSegment(line.table, line.first_seq, line.last_seq, "corrupt segment"))
+
+    def _lose(self, path: Path, line: SegmentLine, kind: str, what: str) -> None:
+        self.tell(kind, LOSS, path, what, RESTORE)
+        self.lost[line.worker, line.epoch].append(LostSegment(line.table, line.first_seq, line.last_seq, kind))
+
+    def _take(self, path: Path, writer: Writer, table: str, rows: pa.Table, version: int) -> bool:
+        """Add the rows of one file; False, and a problem, where they are none of this writer's table."""
+        try:
+            present = to_present(table, rows, version)
+        except (LedgerError, pa.ArrowException, KeyError) as error:
+            self.tell(
+                "unknown schema", LOSS, path, f"its {table} rows cannot be read: {error}", "use a newer kvwitness"
+            )
+            return False
+        if any(present[name].null_count for name in ("epoch", "seq", "prev", "t", "op")):
+            self.tell("contradiction", BROKEN, path, f"{table} rows without a place; they were not read", COMPARE)
+            return False
+        if present["epoch"].unique().to_pylist() not in ([], [writer[1]]):
+            self.tell("contradiction", BROKEN, path, f"{table} rows of another epoch; they were not read", COMPARE)
+            return False
+        worker = pa.repeat(pa.scalar(writer[0], pa.string()), present.num_rows)
+        self.parts.append(Part(table, *writer, present.add_column(0, "worker", worker)))
+        return True
+
+    def _epochs(self) -> None:
+        for worker, last in last_epochs(self.path).items():
+            for epoch in range(1, last + 1):
+                if (worker, epoch) not in self.seen:
+                    self.seen.add((worker, epoch))
+                    what = f"epoch {epoch} of {worker} left neither stream nor segments"
+                    where = self.path / "epochs" / worker
+                    self.tell("missing epoch", LOSS, where, what, "look for its files elsewhere")
