@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.core.source import LedgerSource
 
 EXIT_USAGE = 64
-ENGINES = ("both", "replay", "duckdb")
+ENGINES = ("auto", "both", "replay", "duckdb")
 
 
 class Usage(click.ClickException):
@@ -28,7 +28,13 @@ class Usage(click.ClickException):
 
 
 _LEDGER = click.option("--ledger", type=click.Path(path_type=Path), help="The ledger directory, live or finished.")
-_ENGINE = click.option("--engine", type=click.Choice(ENGINES), default="both", show_default=True, help="What judges.")
+_ENGINE = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    help="What judges; auto: replay while live, then both.",
+)
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

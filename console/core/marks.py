@@ -31,14 +31,14 @@ class Mark:
 
 
 SEVERITY_MARKS: dict[Severity, Mark] = {
-    Severity.P1: Mark("▲", "P1", "#E8702A", "#A84300"),
-    Severity.P2: Mark("◆", "P2", "#E69F00", "#8A5A00"),
+    Severity.P1: Mark("▲", "P1", "#E8702A", "#8A1400"),
+    Severity.P2: Mark("◆", "P2", "#E69F00", "#8F6000"),
     Severity.P3: Mark("●", "P3", "#56B4E9", "#0B6199"),
 }
 
 VERDICT_MARKS: dict[Verdict, Mark] = {
-    Verdict.CONTAMINATED: Mark("✗", "contaminated", "#E8702A", "#A84300"),
-    Verdict.UNKNOWN: Mark("?", "unknown", "#E69F00", "#8A5A00"),
+    Verdict.CONTAMINATED: Mark("✗", "contaminated", "#E8702A", "#8A1400"),
+    Verdict.UNKNOWN: Mark("?", "unknown", "#E69F00", "#8F6000"),
     Verdict.CORRUPT: Mark("≠", "corrupt", "#F0E442", "#6B6200"),
     Verdict.EXPOSED: Mark("~", "exposed", "#56B4E9", "#0B6199"),
     Verdict.CLEAN: Mark("○", "clean", "#A8A8A8", "#595959"),

@@ -146,7 +146,7 @@ def _page_note(scene: _Scene, row: Row) -> str:
     if row["cause"]:
         words.append(f"cause {row['cause']}")
     if row["op"] == "free" and row["cause"] != "drained" and _still_posted(scene, row):
-        words.append("! a remote write was not drained")
+        words.append("! remote write not drained")
     return ", ".join(words)
 
 

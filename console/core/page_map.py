@@ -82,7 +82,7 @@ def whole_area(snapshot: Snapshot, key: WorkerKey, pool: str) -> Area:
     """All pages and all time of a pool."""
     lives = snapshot.lives(key, pool)
     starts = [life.start_us for life in lives.lives]
-    ends = [life.end_us or life.start_us for life in lives.lives]
+    ends = [life.end_us or life.start_us for life in lives.lives] + _landings(snapshot, key)
     still = any(life.end_us is None for life in lives.lives)
     end = max(ends, default=0)
     if still and snapshot.data_us is not None:
@@ -90,6 +90,12 @@ def whole_area(snapshot: Snapshot, key: WorkerKey, pool: str) -> Area:
     return Area(
         key, pool, min(starts, default=0), max(end, min(starts, default=0) + 1), 0, _last_page(snapshot, key, pool)
     )
+
+
+def _landings(snapshot: Snapshot, key: WorkerKey) -> list[int]:
+    """When remote writes to a worker were done, by the movers' clocks."""
+    rows = (row for worker in snapshot.workers.values() for row in worker.transfers)
+    return [row["t"] for row in rows if row["op"] == "done" and row["peer"] == key[0]]
 
 
 def incident_area(snapshot: Snapshot, incident: Incident, margin_us: int = 120_000_000) -> Area | None:

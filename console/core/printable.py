@@ -24,7 +24,7 @@ def printable(text: str | None) -> str:
 def _plain(c: str) -> bool:
     if " " <= c <= "~":
         return c != "\\"
-    return unicodedata.category(c) not in _UNSEEN and unicodedata.east_asian_width(c) not in _WIDE
+    return c.isprintable() and unicodedata.category(c) not in _UNSEEN and unicodedata.east_asian_width(c) not in _WIDE
 
 
 def shorten(text: str, width: int) -> str:

@@ -18,6 +18,7 @@ from engine.ledger.reader import read_ledger
 from engine.ledger.stream import is_locked
 from forensics.foreign_reads import EnginesDisagree, foreign_reads
 
+AUTO = "auto"
 REDATE_US = 5_000_000
 """How often a snapshot of unchanged files is judged anew by the clock (what is on the way, what still grows)."""
 
@@ -32,9 +33,13 @@ class Failure:
 
 
 class LedgerSource:
-    """Reads one ledger. `now_us` gives microseconds UTC; `engine` is that of `forensics.foreign_reads`."""
+    """Reads one ledger. `now_us` gives microseconds UTC.
 
-    def __init__(self, path: Path, *, now_us: Callable[[], int], engine: str = "both") -> None:
+    `engine` is that of `forensics.foreign_reads`, or `auto`: the replay alone while writers are alive, since a picture
+    is wanted every second, and both engines with their comparison as soon as the ledger is finished.
+    """
+
+    def __init__(self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO) -> None:
         self.path, self.now_us, self.engine = path, now_us, engine
         self._last: Snapshot | Failure | None = None
         self._seen = ""
@@ -55,7 +60,9 @@ class LedgerSource:
         at = self.now_us()
         try:
             ledger = read_ledger(self.path)
-            reads = foreign_reads(ledger, engine=self.engine)
+            live = any(writer.state == "open" for writer in ledger.writers)
+            engine = ("replay" if live else "both") if self.engine == AUTO else self.engine
+            reads = foreign_reads(ledger, engine=engine)
             self._last = Snapshot(ledger, reads, at, self._seen)
         except LedgerError as error:
             self._last = Failure(

@@ -1,0 +1,164 @@
+"""The page map: cells against a slow reading of the definition, marks, grouping, zoom."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_ledger import ACME, BRIO, Scene, ordinary
+
+from console.core.lives import Life
+from console.core.owners import name_owners
+from console.core.page_map import (
+    FIRST_NAMED,
+    FOREIGN_READ,
+    FREE,
+    HELD,
+    LATE_WRITE,
+    SHARED_RANK,
+    Area,
+    _cells,
+    _majority,
+    incident_area,
+    page_map,
+    whole_area,
+)
+from console.core.snapshot import Snapshot
+from console.core.source import LedgerSource
+
+KEY = ("decode-0", 1)
+
+
+def lives(page: int, cuts: list[tuple[int, int]]) -> list[Life]:
+    """Lives of one page, one after another: (pause before, length); odd ones belong to request 2."""
+    found, t = [], 0
+    for i, (pause, length) in enumerate(cuts):
+        t += pause
+        found.append(Life(page, 100 + i, 1 + i % 2, 0, t, t, t + length, t + length))
+        t += length + 1
+    return found
+
+
+def slow_cell(mine: list[Life], start: float, end: float, ranks: dict) -> int:
+    """The definition: the latest life that touches [start, end)."""
+    touching = [life for life in mine if life.start_us < end and life.end_us >= start]
+    return ranks[touching[-1].req] if touching else FREE
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60)), max_size=12), min_size=1, max_size=5),
+    st.integers(1, 40),
+)
+def test_a_cell_is_the_latest_life_that_touches_its_bin(pages, cols):
+    ranks = {1: FIRST_NAMED, 2: FIRST_NAMED + 1}
+    by_page = [lives(page, cuts) for page, cuts in enumerate(pages)]
+    area = Area(KEY, "kv", 0, 1200, 0, len(pages) - 1)
+    every = sorted((life for mine in by_page for life in mine), key=lambda life: life.start_us)
+    cells = _cells(area, every, ranks, 1, cols)
+    edges = np.linspace(0, 1200, cols + 1)
+    for page, mine in enumerate(by_page):
+        for col in range(cols):
+            assert cells[page, col] == slow_cell(mine, edges[col], edges[col + 1], ranks), (page, col)
+
+
+def test_groups_show_the_majority_and_prefer_an_owner_to_free():
+    grid = np.array([[0, 3, 3], [0, 4, 0], [0, 4, 0], [3, 0, 3]], np.uint8)
+    assert _majority(grid, 2).tolist() == [[0, 4, 3], [3, 4, 3]]
+    assert _majority(grid, 4).tolist() == [[0, 4, 3]]
+
+
+def test_the_scripted_map(finished):
+    drawn = page_map(finished, whole_area(finished, KEY, "kv"))
+    assert drawn.cells.shape == (65, 600)
+    assert (drawn.pages_per_row, drawn.area.first_page, drawn.area.last_page) == (1, 0, 64)
+    a, b, c = (FIRST_NAMED + i for i in range(3))
+    assert set(np.unique(drawn.cells[1:13])) == {FREE, a, b}
+    assert set(np.unique(drawn.cells[20:26])) == {FREE, c}
+    assert set(np.unique(drawn.cells[34:])) == {FREE}
+    reads = {(m.page, m.rid, m.donor) for m in drawn.markers if m.kind == FOREIGN_READ}
+    assert reads == {(p, "resp-b1", "resp-a1") for p in range(1, 13)} | {
+        (p, "resp-b2", "resp-a2") for p in range(30, 34)
+    }
+    writes = {(m.page, m.rid, m.donor, m.words) for m in drawn.markers if m.kind == LATE_WRITE}
+    assert writes == {(p, "resp-b2", "resp-a2", "proved, by prefill-0") for p in range(30, 34)}
+    assert [(t.rid, len(t.pages)) for t in drawn.tenures if t.rid.startswith("resp-b")] == [
+        ("resp-b1", 12),
+        ("resp-b2", 4),
+    ]
+
+
+def test_marks_stand_in_the_life_that_was_hurt(finished):
+    lived = finished.lives(KEY, "kv")
+    for marker in page_map(finished, whole_area(finished, KEY, "kv")).markers:
+        life = next(x for x in lived.of_page(marker.page) if x.start_us <= marker.t_us <= x.end_us)
+        assert finished.rid_of(KEY, life.req) == marker.rid
+
+
+def test_zooming_keeps_every_mark_inside_and_leaves_out_the_others(finished):
+    incident = next(i for i in finished.incidents if i.mechanism == "M1")
+    area = incident_area(finished, incident, margin_us=10_000)
+    drawn = page_map(finished, Area(area.key, "kv", area.start_us, area.end_us, 5, 8), rows=2, cols=10)
+    assert drawn.cells.shape == (2, 10)
+    assert [(m.kind, m.page) for m in drawn.markers] == [(FOREIGN_READ, p) for p in (5, 6, 7, 8)]
+
+
+def test_never_more_cells_than_the_browser_can_take(finished):
+    drawn = page_map(finished, Area(KEY, "kv", 0, 10, 0, 99_999), rows=5000, cols=5000)
+    assert drawn.cells.shape[0] <= 512
+    assert drawn.cells.shape[1] <= 600
+    assert drawn.pages_per_row * drawn.cells.shape[0] >= 100_000
+
+
+@pytest.fixture
+def held_scene(tmp_path):
+    scene = Scene(tmp_path / "ledger")
+    asked = scene.receive("held", ACME, 32, [5, 6])
+    scene.wait(50)
+    scene.decode.pages(
+        "hold", "kv", asked.req["decode-0"], asked.dst_tag, np.array([5, 6], np.int32), deadline=scene.now
+    )
+    scene.wait(50)
+    scene.decode.pages("free", "kv", asked.req["decode-0"], asked.dst_tag, np.array([5, 6], np.int32), cause="drained")
+    scene.wait(50)
+    ordinary(scene, "later", BRIO, 20, 1)
+    scene.close()
+    return LedgerSource(scene.directory, now_us=lambda: scene.now).read()
+
+
+def test_held_pages_look_held_until_they_are_free(held_scene):
+    assert isinstance(held_scene, Snapshot)
+    row = page_map(held_scene, whole_area(held_scene, KEY, "kv"), cols=18).cells[5].tolist()
+    # 50 ms owned, 50 ms held, then free.
+    runs = [value for i, value in enumerate(row) if i == 0 or value != row[i - 1]]
+    assert runs == [FIRST_NAMED, HELD, FREE]
+
+
+def test_a_drained_handoff_makes_no_late_write(tmp_path):
+    scene = Scene(tmp_path / "ledger")
+    ordinary(scene, "fine", ACME, 1, 4)
+    scene.close()
+    snapshot = LedgerSource(scene.directory, now_us=lambda: scene.now).read()
+    assert page_map(snapshot, whole_area(snapshot, KEY, "kv")).markers == ()
+
+
+def test_a_late_write_by_clock_alone_is_called_inferred(tmp_path):
+    scene = Scene(tmp_path / "ledger")
+    asked = scene.receive("donor", ACME, 32, [1, 2])
+    scene.compute(asked, [1, 2], 32)
+    scene.decode.pages("free", "kv", asked.req["decode-0"], asked.dst_tag, np.array([1, 2], np.int32), cause="timeout")
+    scene.wait(5)
+    scene.send(asked)  # nothing that the mover has heard tells it of the free
+    scene.close()
+    snapshot = LedgerSource(scene.directory, now_us=lambda: scene.now).read()
+    words = {m.words for m in page_map(snapshot, whole_area(snapshot, KEY, "kv")).markers if m.kind == LATE_WRITE}
+    assert words == {"inferred from clocks, by prefill-0"}
+
+
+def test_six_tenants_have_letters_the_rest_shares_one():
+    tenants = [f"t-{i}" for i in range(9)]
+    few = name_owners(tenants[:3], frozenset({"t-2"}))
+    assert [(o.tenant, o.letter) for o in few.named] == [("t-0", "a"), ("t-1", "b"), ("t-2", "c")]
+    many = name_owners(tenants, frozenset({"t-8"}))
+    assert many.of("t-8").letter == "a"
+    assert (many.of("t-7").letter, many.others) == ("z", 3)
+    assert SHARED_RANK == FIRST_NAMED - 1
