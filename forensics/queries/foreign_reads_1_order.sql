@@ -136,26 +136,23 @@ JOIN known AS k ON k.cell = r.cell
 WHERE k.until >= 4611686018427387904 AND k.lo < r.s1_max;
 
 -- step: ordered
--- before(e, f) in both modes for every two events that stand near one read.
+-- before(e, f) in both modes for every two events that stand near one read. Two ghosts need no order.
 CREATE TEMP TABLE ordered AS
 WITH
-pairs AS (
-    SELECT DISTINCT a.event AS e, b.event AS f
-    FROM near AS a JOIN near AS b ON b.reader = a.reader AND b.event <> a.event
-    WHERE a.reader >= 0
-),
 by_seq AS (
-    SELECT p.e, p.f, e.t_hi, f.t_lo,
+    SELECT a.reader AS read, e.event AS e, f.event AS f, e.t_hi, f.t_lo,
            e.hi <= f.lo
            OR coalesce(e.mover = f.mover AND e.done_seq <= f.post_seq, FALSE)
            OR coalesce(e.stream = f.stream AND e.hi < f.hi, FALSE) AS before_e
-    FROM pairs AS p
-    JOIN timeline AS e ON e.event = p.e
-    JOIN timeline AS f ON f.event = p.f
+    FROM near AS a
+    JOIN near AS b ON b.reader = a.reader AND b.event <> a.event
+    JOIN timeline AS e ON e.event = a.event
+    JOIN timeline AS f ON f.event = b.event
+    WHERE a.reader >= 0 AND NOT (e.kind = 'ghost' AND f.kind = 'ghost')
 )
-SELECT a.e, a.f, a.before_e, a.before_e OR (NOT b.before_e AND coalesce(a.t_hi < a.t_lo, FALSE)) AS before_c
+SELECT a.read, a.e, a.f, a.before_e, a.before_e OR (NOT b.before_e AND coalesce(a.t_hi < a.t_lo, FALSE)) AS before_c
 FROM by_seq AS a
-JOIN by_seq AS b ON b.e = a.f AND b.f = a.e;
+JOIN by_seq AS b ON b.read = a.read AND b.e = a.f AND b.f = a.e;
 
 -- step: possible
 -- possible(e, x) in mode E; the read's own growth event hides too.
@@ -166,7 +163,7 @@ JOIN (SELECT read AS reader, s0, growth FROM judged
       UNION ALL
       SELECT reader, src_lo, NULL FROM windows) AS r ON r.reader = n.reader
 JOIN timeline AS e ON e.event = n.event
-LEFT JOIN ordered AS o ON o.e = n.event AND o.f = r.growth
+LEFT JOIN ordered AS o ON o.read = n.reader AND o.e = n.event AND o.f = r.growth
 WHERE e.hidden_at > r.s0 AND NOT coalesce(o.before_e, FALSE);
 
 -- step: sources

@@ -58,7 +58,7 @@ hiders AS (
 ),
 hidden AS (
     SELECT DISTINCT h.read, o.e AS event
-    FROM hiders AS h JOIN ordered AS o ON o.f = h.f AND o.before_c
+    FROM hiders AS h JOIN ordered AS o ON o.read = h.read AND o.f = h.f AND o.before_c
 )
 SELECT 'E' AS mode, f.read, f.event, f.class, f.donor, f.reason, f.by_share, f.seen_e AS seen FROM facts AS f
 UNION ALL
@@ -86,10 +86,10 @@ first_run AS (
 -- Another possible event that may have overwritten e before any pass.
 rivals AS (
     SELECT DISTINCT a.mode, a.read, a.event
-    FROM modes AS a
-    JOIN modes AS b ON b.mode = a.mode AND b.read = a.read AND b.event <> a.event
-    JOIN timeline AS f ON f.event = b.event
-    JOIN ordered AS o ON o.e = b.event AND o.f = a.event
+    FROM ordered AS o
+    JOIN modes AS a ON a.read = o.read AND a.event = o.f
+    JOIN modes AS b ON b.read = o.read AND b.event = o.e AND b.mode = a.mode
+    JOIN timeline AS f ON f.event = o.e
     LEFT JOIN first_run AS r ON r.read = a.read AND r.event = a.event
     WHERE NOT (CASE WHEN a.mode = 'E' THEN o.before_e ELSE o.before_c END)
       AND NOT coalesce(r.seq <= f.lo, FALSE)
