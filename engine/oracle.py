@@ -148,4 +148,5 @@ class _Keys:
     def mass(self, scores: np.ndarray) -> np.ndarray:
         """The share of attention that each token [256] gets, its slots together."""
         weights = np.exp(scores - scores.max())
-        return np.bincount(self.tokens, weights, minlength=VOCABULARY) / weights.sum()
+        share: np.ndarray = np.bincount(self.tokens, weights, minlength=VOCABULARY) / weights.sum()
+        return share

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 
 from forensics.content import ContentEvent, PageKey
 from forensics.reading import PageRead
@@ -37,7 +38,7 @@ class Cells:
             bounds = sorted(cuts[page])
             self._bounds[page], self._first[page] = bounds, len(self.rows)
             for part in range(parts[page[:2]]):
-                self.rows += [(page, part, lo, hi) for lo, hi in zip(bounds, bounds[1:], strict=False)]
+                self.rows += [(page, part, lo, hi) for lo, hi in pairwise(bounds)]
 
     def of(self, page: PageKey, lo: int, hi: int, part: int | None) -> list[int]:
         """Cell ids inside [lo, hi) of `page`, of one part or (None) of all."""

@@ -15,7 +15,7 @@ import click
 
 from engine.ledger.errors import LedgerError
 from engine.ledger.reader import read_ledger
-from forensics.catalogue import load_queries
+from forensics.catalogue import Query, load_queries
 from forensics.foreign_reads import ENGINES, EnginesDisagree, foreign_reads
 from forensics.render import FORMATS, write
 from forensics.results import EXIT_BROKEN, EXIT_USAGE, Result, foreign_reads_result, gaps_result
@@ -58,7 +58,7 @@ def show(name: str) -> None:
     click.echo(_query(name).text)
 
 
-def _query(name: str):  # type: ignore[no-untyped-def]
+def _query(name: str) -> Query:
     known = {query.name: query for query in load_queries()}
     if name not in known:
         raise Usage(f"unknown query {name!r}; known: {', '.join(known)} (see `forensics list`)")

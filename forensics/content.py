@@ -258,8 +258,9 @@ def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[Con
     for event in events:
         found = first.get((event.page[1], event.page[2], event.tag or 0)) if event.page[0] == worker.key else None
         if event.kind == "landing" and found is not None and event.lo <= found[1] and event.hi > found[0]:
-            event = replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1]))
-        placed.append(event)
+            placed.append(replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1])))
+        else:
+            placed.append(event)
     return placed
 
 

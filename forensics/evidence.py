@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from engine.ledger.reader import Ledger
 
+from engine.ledger.reader import Ledger
 from forensics.cells import Cells
 from forensics.content import ContentEvent, Life, PageKey, landings, local_events, proved_by_checks, shares, tag_lives
 from forensics.loss import Missing, OwnRows, ghost_events, ghosts, missing_rows, own_rows

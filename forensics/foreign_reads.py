@@ -10,18 +10,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from engine.ledger.reader import Ledger
 
-from forensics import replay, sql_engine
+from engine.ledger.reader import Ledger
 from forensics.evidence import Evidence, prepare
+from forensics.replay import run as run_replay
 from forensics.responses import counts, responses
 from forensics.rows import rows_of
+from forensics.sql_engine import run as run_sql
 from forensics.verdict import Verdict
 
 ENGINES: dict[str, tuple[Callable[[Evidence], pa.Table], ...]] = {
-    "duckdb": (sql_engine.run,),
-    "replay": (replay.run,),
-    "both": (sql_engine.run, replay.run),
+    "duckdb": (run_sql,),
+    "replay": (run_replay,),
+    "both": (run_sql, run_replay),
 }
 
 

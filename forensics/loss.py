@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from engine.ledger.reader import Gap, Ledger
-
 from forensics.content import ContentEvent, PageKey
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Row, WorkerKey, WorkerRows

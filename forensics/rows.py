@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+
 from engine.ledger.reader import Ledger
 from engine.ledger.refs import expand_pages
 

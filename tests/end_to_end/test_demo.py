@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.demo import (
-    ANSWER_TOKENS, LEAK_TOKENS, MARKER, OVER_POOL_TOKENS, donor_prompt, victim_prompt,
+    ANSWER_TOKENS,
+    LEAK_TOKENS,
+    MARKER,
+    OVER_POOL_TOKENS,
+    donor_prompt,
+    victim_prompt,
 )  # fmt: skip
 from engine.induction import byte_codes
 from engine.ledger.reader import read_ledger

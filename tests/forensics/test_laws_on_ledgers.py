@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "console"))
-from scripted_ledger import ACME, BRIO, Scene, incident_scene, late_write, ordinary, short_handoff  # noqa: E402
+from scripted_ledger import ACME, BRIO, Scene, incident_scene, late_write, ordinary, short_handoff
 
-from engine.ledger.manifest import append_lines, manifest_path, read_manifest  # noqa: E402
-from engine.ledger.reader import read_ledger  # noqa: E402
-from forensics.foreign_reads import foreign_reads  # noqa: E402
+from engine.ledger.manifest import append_lines, manifest_path, read_manifest
+from engine.ledger.reader import read_ledger
+from forensics.foreign_reads import foreign_reads
 
 WORKERS = ("gateway-0", "prefill-0", "decode-0")
 
