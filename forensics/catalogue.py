@@ -66,7 +66,9 @@ def _library(texts: tuple[tuple[str, str], ...]) -> tuple[Query, ...]:
 def _front(stem: str, text: str) -> dict[str, object]:
     match = _FRONT.match(text)
     if match is None:
-        raise QueryError(f"{stem}.sql: no front matter; begin the file with a block of comments between two '-- ---' lines")
+        raise QueryError(
+            f"{stem}.sql: no front matter; begin the file with a block of comments between two '-- ---' lines"
+        )
     lines = [line[2:].removeprefix(" ") for line in match["front"].splitlines()]
     try:
         front = yaml.safe_load("\n".join(lines))
@@ -94,7 +96,10 @@ def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query
 
 
 def _steps(text: str) -> tuple[Step, ...]:
-    """The statements behind `-- step:` lines; a step ends where the next, or the next part's front matter, begins. A query of one statement has none."""
+    """The statements behind `-- step:` lines; a query of one statement has none.
+
+    A step ends where the next, or the next part's front matter, begins.
+    """
     marks = list(_STEP.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
     steps = []

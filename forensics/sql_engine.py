@@ -21,7 +21,11 @@ QUERY = "foreign-reads"
 def run(evidence: Evidence, *, threads: int = 2, memory_limit: str = "4GB") -> pa.Table:
     """Findings (FINDING_COLUMNS, sorted). Raises duckdb.Error, such as OutOfMemoryException beyond `memory_limit`."""
     # Memory that does not suffice is an error: a spill would leave parts of the record on a disk.
-    config = {"threads": threads, "memory_limit": memory_limit, "temp_directory": ""}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "memory_limit": memory_limit,
+        "temp_directory": "",
+    }
     with duckdb.connect(":memory:", config=config) as database:
         database.execute("SET enable_external_access = false")
         for field in fields(evidence):
@@ -47,7 +51,9 @@ def _load(database: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> No
 def _run(database: duckdb.DuckDBPyConnection, steps: tuple[Step, ...]) -> pa.Table:
     for step in steps[:-1]:
         if step.repeat == "each level":
-            levels = database.execute("SELECT DISTINCT level FROM questions WHERE is_landing ORDER BY level DESC").fetchall()
+            levels = database.execute(
+                "SELECT DISTINCT level FROM questions WHERE is_landing ORDER BY level DESC"
+            ).fetchall()
             for (level,) in levels:
                 database.execute(step.sql, {"level": level})
         elif step.repeat == "until stable":
