@@ -16,6 +16,8 @@ import zmq
 
 Message = dict[str, Any]
 
+MAX_DRIFT_PPM = 200  # more than clocks of machines in use drift against each other
+
 
 class Wire(Protocol):
     """Sends and receives messages; neither blocks."""
@@ -72,6 +74,20 @@ class ZmqWire:
             socket.close()
 
 
+@dataclass(frozen=True)
+class ClockReading:
+    """A peer's clock minus ours at `t` (ours), and the error of that: half the round trip, and what drifted since."""
+
+    offset_us: int
+    error_us: int
+    t: int
+
+    def aged(self, now: int) -> ClockReading:
+        """What this reading is still worth at `now`."""
+        drift = (max(now - self.t, 0) * MAX_DRIFT_PPM + 999_999) // 1_000_000
+        return ClockReading(self.offset_us, self.error_us + drift, now)
+
+
 @dataclass
 class PeerView:
     """What was last heard from one peer."""
@@ -83,6 +99,7 @@ class PeerView:
     heard_t: int
     beat_t: int = 0  # when a heartbeat row was last written
     told_t: int = 0  # when something was last sent to it
+    clock: ClockReading | None = None  # the best that is known
 
 
 @dataclass(frozen=True)
@@ -124,10 +141,17 @@ class Peers:
         view = PeerView(message["at"], message["epoch"], message["seq"], message["t"], now)
         if old is not None:
             view.beat_t, view.told_t = old.beat_t, old.told_t
+            view.clock = old.clock.aged(now) if old.clock is not None and old.epoch == view.epoch else None
         self.known[message["from"]] = view
-        offset = error = None
         if message["echo"] is not None:
             sent, kept = message["echo"]
             round_trip = max(now - sent - kept, 0)
-            offset, error = message["t"] - (now - round_trip // 2), round_trip // 2 + 1
-        return Heartbeat(message["from"], message["epoch"], message["seq"], offset, error)
+            # Long round trips say little: a message waited for a pass to end. The quickest one known counts.
+            fresh = ClockReading(message["t"] - (now - round_trip // 2), round_trip // 2 + 1, now)
+            if view.clock is None or fresh.error_us <= view.clock.error_us:
+                view.clock = fresh
+        clock = view.clock
+        return Heartbeat(
+            message["from"], message["epoch"], message["seq"],
+            clock.offset_us if clock is not None else None, clock.error_us if clock is not None else None,
+        )  # fmt: skip

@@ -218,6 +218,40 @@ def test_a_clock_offset_is_within_its_error_however_lopsided_the_way(offset, the
     assert 0 < beat.error_us <= (there + back) // 2 + 1
 
 
+def test_the_quickest_round_trip_counts_until_drift_has_eaten_it_up():
+    true = [1_000_000_000]
+    prefill = Peers("prefill-0", 1, "p", lambda: 1, lambda: true[0])
+    decode = Peers("decode-0", 1, "d", lambda: 1, lambda: true[0] + 1_000)
+
+    def round_trip(there, back):
+        message = decode.stamp("prefill-0", {"kind": "beat"})
+        true[0] += there
+        prefill.hear(message)
+        reply = prefill.stamp("decode-0", {"kind": "beat"})
+        true[0] += back
+        return decode.hear(reply)
+
+    first = round_trip(100, 100)
+    assert first.error_us == 101
+    slow = round_trip(9_000, 40)
+    assert 101 < slow.error_us < 110  # the quick reading, a little older; not the slow one's 4,521
+    assert abs(slow.offset_us + 1_000) <= slow.error_us
+    true[0] += 60_000_000
+    late = round_trip(9_000, 40)
+    assert late.error_us == 4_521  # a minute's drift outweighs it by now
+    assert abs(late.offset_us + 1_000) <= late.error_us
+
+
+def test_a_peer_that_was_restarted_has_a_clock_of_its_own():
+    true = [1_000_000_000]
+    prefill = Peers("prefill-0", 1, "p", lambda: 1, lambda: true[0])
+    decode = Peers("decode-0", 1, "d", lambda: 1, lambda: true[0])
+    prefill.hear(decode.stamp("prefill-0", {"kind": "beat"}))
+    assert decode.hear(prefill.stamp("decode-0", {"kind": "beat"})).offset_us is not None
+    reborn = Peers("prefill-0", 2, "p", lambda: 1, lambda: true[0])
+    assert decode.hear(reborn.stamp("decode-0", {"kind": "beat"})).offset_us is None
+
+
 def test_process_configuration_survives_its_file_and_is_private(tmp_path, gateway):
     path = tmp_path / "child.json"
     gateway.config.save(path)
