@@ -39,12 +39,7 @@ class Slot:
 
 
 def own_slots(tokens: Sequence[int], start: int = 0) -> list[Slot]:
-    """Slots of a request's own context at positions start, start+1, ... (before the first token: that token itself).
-
-    Raises ValueError for padding within a text: what the model then sees is not this simple.
-    """
-    if PAD in tokens and len(tokens) > 1:
-        raise ValueError("token 0 is padding and stands in no text")
+    """Slots of a request's own context at positions start, start+1, ... (before the first token: that token itself)."""
     return [
         Slot(start + i, token, tuple(tokens[max(i - m, 0)] for m in range(1, DEPTH + 1)))
         for i, token in enumerate(tokens)

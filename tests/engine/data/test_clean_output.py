@@ -112,3 +112,11 @@ def test_a_long_context_is_still_copied(worker, oracle):
     out = [first, *each.generate("a", first, len(prompt), pages, 1, 15)]
     assert out == expected[:16]
     assert oracle.continuation(prompt, 16) == out
+
+
+def test_padding_in_the_context_lends_no_weight(worker, oracle):
+    """A three-byte match behind padding must not outdo a four-byte match, wherever each of the two stands."""
+    each = worker()
+    for text in (b"abcdX .. a\0cdY -- abcd", b"a\0cdY .. abcdX -- abcd"):
+        assert each.prefill("a", list(text), [1, 2], 1).token == ord("X")
+        assert oracle.continuation(list(text), 1) == [ord("X")]

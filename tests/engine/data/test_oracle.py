@@ -68,11 +68,6 @@ def test_padding_never_wins_over_a_byte_that_weighs_anything(oracle):
         oracle.next_token(slots, Slot(9, ord("d"), tuple(b"cbaz")))
 
 
-def test_padding_within_a_text_is_refused():
-    with pytest.raises(ValueError, match="token 0 is padding"):
-        own_slots([1, PAD, 2])
-
-
 def test_memory_moves_whole_pages():
     source, target = SlotMemory(3, 4), SlotMemory(3, 4)
     source.write([2, 1], own_slots([5, 6, 7, 8, 9]))
