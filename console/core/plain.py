@@ -11,7 +11,7 @@ from console.core.incident_words import facts, reading_words
 from console.core.incidents import Incident
 from console.core.lineage import lineage
 from console.core.page_events import page_story
-from console.core.printable import printable, ranges
+from console.core.printable import counted, printable, ranges
 from console.core.snapshot import Snapshot
 from console.core.times import clock_ms, moment
 from forensics.verdict import Verdict
@@ -21,9 +21,10 @@ def incident_list(snapshot: Snapshot) -> Iterator[str]:
     """The Incidents screen."""
     state = "live" if snapshot.writing else "finished"
     yield f"ledger {printable(snapshot.name)}, {state}, last row {moment(snapshot.data_us)}, {snapshot.record_words}"
-    counted = ", ".join(f"{snapshot.counts[verdict]} {verdict}" for verdict in Verdict)
-    yield f"{snapshot.reads.responses.num_rows} responses: {counted}; {snapshot.judging} not judged yet"
-    yield f"{len(snapshot.incidents)} incidents"
+    by_verdict = ", ".join(f"{snapshot.counts[verdict]} {verdict}" for verdict in Verdict)
+    total = counted(snapshot.reads.responses.num_rows, "response")
+    yield f"{total}: {by_verdict}; {snapshot.judging} not judged yet"
+    yield counted(len(snapshot.incidents), "incident")
     for incident in snapshot.incidents:
         yield ""
         yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"

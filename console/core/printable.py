@@ -37,6 +37,11 @@ def shorten(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 response`, `2 responses`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def ranges(numbers: tuple[int, ...] | list[int]) -> str:
     """Sorted page numbers as ranges: 3–7, 9."""
     parts: list[list[int]] = []

@@ -16,7 +16,7 @@ from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, LinkStyle
 from console.tui.palette import Palette
 
 MEANINGS = {
-    "contaminated": "read another request's content, and a token left afterwards",
+    "contaminated": "read another's content, and a token left afterwards",
     "unknown": "a gap or an undecidable order lies on the path",
     "corrupt": "wrong content, but nobody else's",
     "exposed": "foreign bytes were there, but no token rests on them",

@@ -42,7 +42,7 @@ def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[
         Column("ID", 8, lambda i: i.id),
         Column("MECHANISM", 19, lambda i: i.title, flexible=width < 100),
         Column("FIRST SEEN", 10, lambda i: clock(i.first_seen_us), 2),
-        Column("LASTED", 8, lambda i: duration(i.lasted_us), 5, right=True),
+        Column("LASTED", 8, lambda i: duration(i.lasted_us or None), 5, right=True),
         Column("✗", 4, count(Verdict.CONTAMINATED), 0, right=True),
         Column("?", 3, count(Verdict.UNKNOWN), 1, right=True),
         Column("≠", 3, count(Verdict.CORRUPT), 6, right=True),

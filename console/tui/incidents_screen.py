@@ -61,7 +61,9 @@ class IncidentsScreen(DeskScreen):
         self.set_class(told is not None, "-notice")
         counts = self.query_one("#counts", Static)
         if desk.failure is not None and shown is not None:
-            counts.update(cut(Text(f" ! {printable(desk.failure.what)}", end="", style="bold"), width))
+            counts.update(
+                cut(Text(f" ! {printable(desk.failure.what)}; {desk.failure.remedy}", end="", style="bold"), width)
+            )
         elif shown is not None:
             counts.update(counts_line(shown, width, palette))
         else:

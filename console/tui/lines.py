@@ -11,7 +11,7 @@ from console.core.actions import Place, hints_of
 from console.core.desk import Desk
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
-from console.core.printable import printable, shorten
+from console.core.printable import counted, printable, shorten
 from console.core.snapshot import Snapshot
 from console.core.times import age, clock
 from console.core.view import Mode
@@ -48,8 +48,7 @@ def mode_words(desk: Desk, now_us: int) -> str:
 
 def counts_line(snapshot: Snapshot, width: int, palette: Palette) -> Text:
     """Responses by verdict, what is not judged yet, and how whole the record is."""
-    total = snapshot.reads.responses.num_rows
-    line = Text(f" {total} responses ", end="", no_wrap=True)
+    line = Text(f" {counted(snapshot.reads.responses.num_rows, 'response')} ", end="", no_wrap=True)
     for verdict in Verdict:
         n, mark = snapshot.counts[verdict], VERDICT_MARKS[verdict]
         word = f" {mark.word}" if n or width >= 100 else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from console.core.desk import Desk
-from console.core.printable import printable
+from console.core.printable import counted, printable
 from console.tui.palette import Palette
 
 
@@ -38,14 +38,17 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
     if desk.shown is None and desk.failure is not None:
         return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
     if desk.shown is not None and desk.shown.empty:
+        cause = f"{quoted} is a ledger, but no request has been recorded in it."
+        if not desk.shown.writing:
+            return Notice("No request", f"{cause} Its writers have ended.", "Next: is it the ledger that you mean?")
         return Notice(
-            "No request yet", f"{quoted} is a ledger, but no request has been recorded in it.",
-            "Next: send requests to the engine that writes it; this view follows by itself.",
-        )  # fmt: skip
+            "No request yet", cause, "Next: send requests to the engine that writes it; this view follows by itself."
+        )
     if desk.shown is not None and not desk.shown.incidents:
-        n = desk.shown.reads.responses.num_rows - desk.shown.judging
+        judged = counted(desk.shown.reads.responses.num_rows - desk.shown.judging, "response")
         return Notice(
-            "No incident", f"All {n} responses that are judged read their own pages only.",
+            "No incident",
+            f"Judged so far: {judged}. None of them read pages that were not its own.",
             f"Next: forensics gaps --ledger {quoted} says what the record does not show.",
-        )  # fmt: skip
+        )
     return None

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, quote
 from fastapi import FastAPI, Header, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
@@ -103,6 +104,13 @@ def _add_pages(app: FastAPI, feed: Feed, pages: Pages) -> None:
         if request.url.path.startswith("/api/"):
             return JSONResponse({"error": {"message": str(error), "code": "not_found"}}, 404)
         return HTMLResponse(pages.missing(feed.desk, feed.version, str(error), "x-fragment" in request.headers), 404)
+
+    @app.exception_handler(StarletteHTTPException)
+    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+        if request.url.path.startswith("/api/"):
+            return JSONResponse({"error": {"message": error.detail, "code": str(error.status_code)}}, error.status_code)
+        words = "There is no such page." if error.status_code == 404 else str(error.detail)
+        return HTMLResponse(pages.missing(feed.desk, feed.version, words, False), error.status_code, error.headers)
 
 
 def _add_api(app: FastAPI, feed: Feed) -> None:

@@ -16,7 +16,7 @@ from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.page_map import Area, incident_area, page_map, whole_area
-from console.core.printable import printable, ranges, shorten
+from console.core.printable import counted, printable, ranges, shorten
 from console.core.snapshot import Snapshot
 from console.core.times import clock, clock_ms, duration, moment
 from console.web.lineage_svg import draw
@@ -44,7 +44,7 @@ class Pages:
         )
         self._environment.filters |= {
             "printable": printable, "clock": clock, "clock_ms": clock_ms, "moment": moment, "duration": duration,
-            "ranges": ranges, "shorten": shorten,
+            "ranges": ranges, "shorten": shorten, "counted": counted,
         }  # fmt: skip
 
     def login(self, target: str, problem: str) -> str:

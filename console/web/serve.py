@@ -17,12 +17,26 @@ import uvicorn
 from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.errors import ServeError
+from console.web.feed import Feed
 from console.web.gate import TOKEN_VARIABLE, Gate, load_token
 
 __all__ = ["ServeError", "serve"]
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 GRACE_SECONDS = 1
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams first: uvicorn would wait for them until its grace is over, and then tear them."""
+
+    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+        super().__init__(config)
+        self._feed = feed
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let the listeners go, then end."""
+        await self._feed.close()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -38,12 +52,13 @@ def serve(
     # The address is data: a script reads it from stdout.
     print(f"{url}?token={token}" if made else url, flush=True)
     print(f"kvwitness console web: {source.path}, read only; Ctrl-C ends it", file=sys.stderr)
+    app = create_app(source, Gate(token), hosts)
     config = uvicorn.Config(
-        create_app(source, Gate(token), hosts), log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on", ws="none",
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
+        lifespan="on", ws="none",
     )  # fmt: skip
     try:
-        uvicorn.Server(config).run(sockets=[bound])
+        _Server(config, app.state.feed).run(sockets=[bound])
     except KeyboardInterrupt:
         pass
     finally:
