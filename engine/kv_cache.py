@@ -69,9 +69,9 @@ class KVCachePool:
                 f"{path}: is no KV pool of {pages} pages of {geometry}; peer and worker differ in geometry"
             )
         shape = (pages, geometry.layers, 2, geometry.page_tokens, geometry.kv_heads, geometry.head_dim)
-        self.payload = np.memmap(path, np.float32, "r+", 0, shape)
-        self.headers = np.memmap(path, HEADER, "r+", header_at, (pages,))
-        self.stamps = np.memmap(path, np.int64, "r+", stamps_at, (pages, geometry.page_tokens))
+        self.payload = np.asarray(np.memmap(path, np.float32, "r+", 0, shape))
+        self.headers = np.asarray(np.memmap(path, HEADER, "r+", header_at, (pages,)))
+        self.stamps = np.asarray(np.memmap(path, np.int64, "r+", stamps_at, (pages, geometry.page_tokens)))
 
     def describe(self) -> dict[str, Any]:
         """What a peer needs in order to `attach`: plain values that can travel in a message."""
