@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Query:
-    """A query: its words, columns (name: meaning), parameters, and the whole text with its parts, in order."""
+    """A query: its words, columns (name: meaning), parameters, and the whole text: front matter, parts, statements."""
 
     name: str
     title: str
@@ -89,7 +89,9 @@ def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query
     unknown = [part for part in parts if part not in bodies]
     if unknown:
         raise QueryError(f"{stem}.sql: no file for part {', '.join(map(str, unknown))}; correct `parts`")
-    text = "\n".join(bodies[each] for each in (*parts, stem))
+    head = _FRONT.match(bodies[stem])
+    at = head.end() if head else 0
+    text = "\n".join([bodies[stem][:at], *(bodies[part] for part in parts), bodies[stem][at:]])
     return Query(
         name, str(front["title"]), str(front["question"]), parameters, columns, str(front["since"]), text, _steps(text)
     )

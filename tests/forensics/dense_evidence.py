@@ -105,7 +105,12 @@ class DenseEvidence:
             if self.calm or pick.random() < 0.9:
                 src, _, src_page = pick.choice(sources)
                 src_lo, src_hi = self._interval()
-                columns |= {"src_cell": src, "src_lo": src_lo, "src_hi": src_hi, "src_tag": pick.choice(self.tags[src_page])}
+                columns |= {
+                    "src_cell": src,
+                    "src_lo": src_lo,
+                    "src_hi": src_hi,
+                    "src_tag": pick.choice(self.tags[src_page]),
+                }
         elif kind == "ghost":
             columns["reason"] = pick.choice(["rows lost", "missing mover"])
         self.built.event(cell, kind, lo, hi, **columns)
@@ -120,7 +125,11 @@ class DenseEvidence:
         pick = self.random
         cell, at, page = pick.choice(self.cells)
         rq = pick.choice(self.rqs[at])
-        own = [t["tag"] for t in self.built.rows["tags"] if t["page"] == page and t["owner"] == self.built.rows["requests"][rq]["owner"]]
+        own = [
+            t["tag"]
+            for t in self.built.rows["tags"]
+            if t["page"] == page and t["owner"] == self.built.rows["requests"][rq]["owner"]
+        ]
         tag = pick.choice(own) if own and pick.random() < 0.6 else pick.choice(self.tags[page])
         last = max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
         s0 = pick.randint(0, last - 1)
