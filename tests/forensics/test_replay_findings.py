@@ -192,6 +192,27 @@ def test_m3_where_only_a_clock_puts_it_after_the_reserve() -> None:
     assert words(incident.finding()) == ("foreign", "inferred", "M3", "")
 
 
+@pytest.mark.parametrize(("lo", "mechanism"), [(30, "M13"), (29, "M1")])
+def test_a_landing_counts_from_the_reserve_on(lo: int, mechanism: str) -> None:
+    incident = Incident(granted=True)
+    incident.landing(lo, 46, (incident.bob_there, SOURCE, 20), tag=STRAY)
+    assert words(incident.finding()) == ("foreign", "proved", mechanism, "")
+
+
+@pytest.mark.parametrize(("reserve", "mechanism"), [(65, "M3"), (66, "M1")])
+def test_in_mode_c_a_landing_counts_unless_it_ended_by_the_reserve(reserve: int, mechanism: str) -> None:
+    incident = Incident(granted=True)
+    incident.built.rows["tags"][1]["reserve_seq"] = reserve
+    incident.landing(10, 66, (incident.bob_there, SOURCE, 20), tag=OLD, t_lo=300, t_hi=460)
+    assert words(incident.finding()) == ("foreign", "inferred", mechanism, "")
+
+
+def test_in_mode_c_a_write_counts_only_from_the_reserve_on() -> None:
+    incident = Incident(granted=True)
+    incident.built.write(incident.page, incident.bob, 70, 66, lo=10, t_lo=300, t_hi=460)
+    assert words(incident.finding()) == ("foreign", "inferred", "M1", "")
+
+
 def test_m5_the_source_was_released_and_rewritten_before_it_was_read() -> None:
     incident = Incident(granted=True)
     incident.built.rows["tags"][2]["end_seq"] = 35
