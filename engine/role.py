@@ -123,6 +123,7 @@ class Role(ABC):
     def close(self) -> None:
         """Write what is still open; nothing ticks any more."""
         self.runs.close()
+        self.parts.wire.close()
 
     @abstractmethod
     def work(self) -> bool:

@@ -7,6 +7,8 @@ echoes the last message it had from the receiver; that is what heartbeats and cl
 from __future__ import annotations
 
 import hmac
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +18,7 @@ import zmq
 
 Message = dict[str, Any]
 
+POLL_MS = 100
 MAX_DRIFT_PPM = 200  # more than clocks of machines in use drift against each other
 
 
@@ -32,18 +35,32 @@ class Wire(Protocol):
     def receive(self) -> list[Message]:
         """What has arrived since the last call."""
 
+    def close(self) -> None:
+        """Neither send nor receive any more."""
+
 
 class ZmqWire:
-    """PUSH/PULL over loopback, one socket per peer, msgpack bodies, a shared hop key in every message."""
+    """PUSH/PULL over loopback, one socket per peer, msgpack bodies, a shared hop key in every message.
 
-    def __init__(self, hop_key: str, address: str = "tcp://127.0.0.1:*") -> None:
-        self._hop_key = hop_key
+    A thread of its own takes messages in, so that each carries the time at which it came (`heard`, us) and not that at
+    which a forward pass had ended; `on_message` is called in it.
+    """
+
+    def __init__(
+        self, hop_key: str, now_us: Callable[[], int], address: str = "tcp://127.0.0.1:*",
+        on_message: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._hop_key, self._now_us, self._on_message = hop_key.encode(), now_us, on_message
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.LINGER, 0)
         self._inbox.bind(address)
         self.address = self._inbox.getsockopt_string(zmq.LAST_ENDPOINT)
         self._peers: dict[str, zmq.Socket[bytes]] = {}
+        self._heard: deque[Message] = deque()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="wire", daemon=True)
+        self._thread.start()
 
     def send(self, address: str, message: Message) -> None:
         """See `Wire`. A peer that is gone loses its messages; its grants stay open."""
@@ -53,25 +70,31 @@ class ZmqWire:
             socket.connect(address)
             self._peers[address] = socket
         try:
-            self._peers[address].send(msgpack.packb({**message, "hop": self._hop_key}), zmq.NOBLOCK)
+            self._peers[address].send_multipart([self._hop_key, msgpack.packb(message)], zmq.NOBLOCK)
         except zmq.Again:
             return
 
     def receive(self) -> list[Message]:
-        """See `Wire`. Messages without the hop key are dropped."""
-        found: list[Message] = []
-        while True:
-            try:
-                message = msgpack.unpackb(self._inbox.recv(zmq.NOBLOCK))
-            except zmq.Again:
-                return found
-            if hmac.compare_digest(str(message.pop("hop", "")), self._hop_key):
-                found.append(message)
+        """See `Wire`. Messages without the hop key were dropped."""
+        return [self._heard.popleft() for _ in range(len(self._heard))]
 
     def close(self) -> None:
-        """Close all sockets."""
+        """End the thread and close all sockets."""
+        self._closing.set()
+        self._thread.join()
         for socket in (self._inbox, *self._peers.values()):
             socket.close()
+
+    def _listen(self) -> None:
+        while not self._closing.is_set():
+            if not self._inbox.poll(POLL_MS):
+                continue
+            key, *rest = self._inbox.recv_multipart()
+            now = self._now_us()
+            # The key is looked at before anything of a stranger's message is unpacked.
+            if len(rest) == 1 and hmac.compare_digest(key, self._hop_key):
+                self._heard.append({**msgpack.unpackb(rest[0]), "heard": now})
+                self._on_message()
 
 
 @dataclass(frozen=True)
@@ -136,7 +159,7 @@ class Peers:
 
     def hear(self, message: Message) -> Heartbeat:
         """Note who sent a message and return what it proves."""
-        now = self._now_us()
+        now = message.get("heard") or self._now_us()
         old = self.known.get(message["from"])
         view = PeerView(message["at"], message["epoch"], message["seq"], message["t"], now)
         if old is not None:

@@ -51,9 +51,10 @@ def build_role(
         defences=[f"{name}={mode}" for name, mode in defences.modes().items()],
     )  # fmt: skip
     executor = TorchExecutor(Llama(weights, model, engine.context_tokens + 1), memory, truth, clock.now_us)
+    wire = ZmqWire(config.hop_key, clock.now_us, f"tcp://127.0.0.1:{config.wire_port}", thread.wake)
     parts = Parts(
         worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory.describe(),
-        limits=limits, wire=ZmqWire(config.hop_key, f"tcp://127.0.0.1:{config.wire_port}"),
+        limits=limits, wire=wire,
         checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit,
         max_run_us=engine.step_run_ms * 1000,
         names={config.prefill_wire: "prefill-0"},

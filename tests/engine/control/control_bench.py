@@ -41,6 +41,9 @@ class LoopWire:
         self.network.boxes[self.address].clear()
         return messages
 
+    def close(self):
+        pass
+
 
 class Network:
     def __init__(self):
