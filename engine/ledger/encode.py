@@ -22,6 +22,8 @@ from engine.ledger.tag import split_tag
 REMEMBERED_PAGES = 1 << 22
 """Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
 
+FINGERPRINTED_AT_ONCE = 1 << 14
+
 RecordedRow = tuple[str, str, int, int, int, dict[str, Any]]
 """(table, op, seq, prev, t us, columns) as the hot path left it."""
 
@@ -140,10 +142,16 @@ def _offset_of(pages: np.ndarray, reserved: np.ndarray | None) -> int | None:
 
 
 def _write_references(references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
-    if not references:
-        return
-    lengths = np.array([len(pages) for _, pages in references])
-    tags = np.array([columns["tag"] for columns, _ in references], np.int64)
-    values = fingerprints(np.concatenate([pages for _, pages in references]), lengths, tags)
-    for (columns, _), value in zip(references, values.tolist(), strict=True):
-        columns["fingerprint"] = value
+    """Fill in the fingerprints, in runs that stay in the cache."""
+    start = 0
+    while start < len(references):
+        end, pages = start, 0
+        while end < len(references) and pages < FINGERPRINTED_AT_ONCE:
+            pages += len(references[end][1])
+            end += 1
+        run, start = references[start:end], end
+        lengths = np.array([len(its_pages) for _, its_pages in run])
+        tags = np.array([columns["tag"] for columns, _ in run], np.int64)
+        values = fingerprints(np.concatenate([its_pages for _, its_pages in run]), lengths, tags)
+        for (columns, _), value in zip(run, values.tolist(), strict=True):
+            columns["fingerprint"] = value

@@ -32,7 +32,7 @@ def take_epoch(directory: Path, worker: str) -> int:
         text = os.pread(descriptor, 64, 0).decode("ascii", errors="replace").strip()
         if text and not text.isdigit():
             raise LedgerError(f"{path}: {text!r} is no epoch; write back the last epoch of {worker} (see its segments)")
-        epoch = int(text or 0) + 1
+        epoch = (int(text) if text else _last_recorded(directory, worker)) + 1
         line = f"{epoch}\n".encode()
         os.pwrite(descriptor, line, 0)
         os.ftruncate(descriptor, len(line))
@@ -40,6 +40,13 @@ def take_epoch(directory: Path, worker: str) -> int:
         return epoch
     finally:
         os.close(descriptor)
+
+
+def _last_recorded(directory: Path, worker: str) -> int:
+    """The last epoch that left a file, so that a lost counter never leads a new life over the evidence of an old one."""
+    names = [path.stem.removeprefix(f"{worker}-") for path in directory.glob(f"wal/{worker}-*.wal")]
+    names += [path.stem.split("-")[0] for path in directory.glob(f"*/day=*/worker={worker}/*.parquet")]
+    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def last_epochs(directory: Path) -> dict[str, int]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from engine.ledger.manifest import append_lines, manifest_path, read_manifest
 from engine.ledger.reader import Ledger
 from engine.ledger.recorder import Recorder
 
@@ -36,3 +42,17 @@ def busy_life(rec: Recorder, requests: int = 3, start: int = 1) -> None:
 def seqs(ledger: Ledger) -> list[int]:
     """All seqs of all tables, sorted."""
     return sorted(s for table in ledger.tables.values() for s in table["seq"].to_pylist())
+
+
+def rewrite_segments(directory: Path, change: Callable[[str, pa.Table], pa.Table], worker: str = "decode-0") -> None:
+    """Write every segment again with other rows, and a manifest that vouches for it: what a forger would do."""
+    path = manifest_path(directory, worker)
+    lines = read_manifest(path).lines
+    path.unlink()
+    again = []
+    for line in lines:
+        file = directory / line.path
+        rows = change(line.table, pq.read_table(file, partitioning=None))
+        pq.write_table(rows, file, write_page_checksum=True)
+        again.append(replace(line, sha256=hashlib.sha256(file.read_bytes()).hexdigest()))
+    append_lines(directory, worker, again)

@@ -2,11 +2,10 @@
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
-from ledger_writing import busy_life, recorder
+from ledger_writing import busy_life, recorder, rewrite_segments
 
-from engine.ledger.manifest import append_lines, manifest_path, read_manifest
+from engine.ledger.manifest import manifest_path
 from engine.ledger.reader import read_ledger
 from engine.ledger.schema import POOL_TABLES
 
@@ -19,20 +18,8 @@ def sealed(tmp_path, **options):
 
 
 def rewrite(tmp_path, keep):
-    """Write every segment again with only the rows `keep` wants, and a manifest that lists them: pure loss of rows."""
-    import hashlib
-
-    path = manifest_path(tmp_path, "decode-0")
-    lines = list(read_manifest(path).lines)
-    path.unlink()
-    again = []
-    for line in lines:
-        file = tmp_path / line.path
-        table = pq.read_table(file, partitioning=None)
-        mask = [keep(line.table, row) for row in table.to_pylist()]
-        pq.write_table(table.filter(mask), file, write_page_checksum=True)
-        again.append(line.__class__(**{**line.__dict__, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
-    append_lines(tmp_path, "decode-0", again)
+    """The same segments with only the rows that `keep` wants."""
+    rewrite_segments(tmp_path, lambda name, rows: rows.filter([keep(name, row) for row in rows.to_pylist()]))
 
 
 def rows_by_seq(ledger):

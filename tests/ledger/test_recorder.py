@@ -1,5 +1,7 @@
 """The hot path: order, overflow, references, tags, epochs, rotation, a failing disk."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_writing import busy_life, recorder, seqs
+from ledger_writing import START_US, busy_life, recorder, seqs
 
-from engine.ledger import compactor
-from engine.ledger import recorder as recorder_module
+from engine.ledger import encode
 from engine.ledger import stream as stream_module
 from engine.ledger.digest import key_digest
 from engine.ledger.epochs import take_epoch
@@ -114,76 +115,42 @@ def test_two_threads_record_in_seq_order(tmp_path):
     assert ledger.gaps == ()
 
 
-def test_epochs_are_never_given_twice(tmp_path):
-    with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(lambda _: take_epoch(tmp_path, "decode-0"), range(64)))
-    assert sorted(taken) == list(range(1, 65))
+TAKER = (
+    "import sys; from engine.ledger.epochs import take_epoch; [print(take_epoch(sys.argv[1], 'w')) for _ in range(40)]"
+)
+
+
+def test_processes_are_never_given_the_same_epoch(tmp_path):
+    code = TAKER.replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])")
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    takers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    taken = [int(line) for taker in takers for line in taker.communicate()[0].split()]
+    assert sorted(taken) == list(range(1, 121))
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_lost_epoch_counter_does_not_lead_over_old_evidence(tmp_path, closed):
+    for _ in range(2):
+        rec = recorder(tmp_path)
+        busy_life(rec, 1)
+        rec.close() if closed else rec.flush()
+        rec._stream.close()
+    (tmp_path / "epochs" / "decode-0").unlink()
+    assert recorder(tmp_path).epoch == 3
+    assert len(read_ledger(tmp_path).writers) == 3
+
+
+def test_a_damaged_epoch_counter_is_refused_with_words(tmp_path):
+    (tmp_path / "epochs").mkdir()
+    (tmp_path / "epochs" / "decode-0").write_text("seven")
+    with pytest.raises(LedgerError, match="is no epoch"):
+        recorder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "x" * 65, ".hidden"])
 def test_bad_worker_names_are_refused(tmp_path, name):
     with pytest.raises(LedgerError, match="worker name"):
         take_epoch(tmp_path, name)
-
-
-def test_rotation_loses_and_doubles_nothing(tmp_path):
-    rec = recorder(tmp_path, rotate_bytes=20_000)
-    for start in range(1, 60, 3):
-        busy_life(rec, 3, start)
-        rec.flush()
-    assert len(list((tmp_path / "pages").rglob("*.parquet"))) > 1
-    assert seqs(read_ledger(tmp_path)) == list(range(1, rec.seq + 1))
-    rec.close()
-    ledger = read_ledger(tmp_path)
-    assert seqs(ledger) == list(range(1, rec.seq + 1))
-    assert ledger.gaps == () and ledger.problems == ()
-
-
-class Crash(BaseException):
-    """Stands for the process ending at this very point."""
-
-
-@pytest.mark.parametrize("at", ["write_table", "rename", "sync_directory", "append_lines", "after append_lines"])
-def test_a_crash_between_any_two_steps_of_sealing_loses_nothing(tmp_path, monkeypatch, at):
-    rec = recorder(tmp_path)
-    busy_life(rec, 4)
-    rec.flush()
-    want = seqs(read_ledger(tmp_path))
-    calls = {"n": 0}
-
-    def crash(*args, **kwargs):
-        calls["n"] += 1
-        raise Crash
-
-    if at == "write_table":
-        monkeypatch.setattr(compactor.pq, "write_table", crash)
-    elif at == "rename":
-        monkeypatch.setattr(compactor.os, "rename", crash)
-    elif at == "sync_directory":
-        monkeypatch.setattr(compactor, "sync_directory", crash)
-    elif at == "append_lines":
-        monkeypatch.setattr(compactor, "append_lines", crash)
-    else:
-        monkeypatch.setattr(recorder_module, "let_go", crash)
-    with pytest.raises(Crash):
-        rec.close()
-    rec._stream.close()
-    monkeypatch.undo()
-    ledger = read_ledger(tmp_path)
-    assert seqs(ledger)[: len(want)] == want
-    assert [p for p in ledger.problems if p.severity == "broken"] == []
-    stream = next((tmp_path / "wal").glob("*.wal"))
-    compactor.seal_dead(tmp_path, stream)
-    again = read_ledger(tmp_path)
-    assert seqs(again) == seqs(ledger)
-    assert [p for p in again.problems if p.severity == "broken"] == []
-
-
-def test_a_live_stream_is_not_sealed_by_others(tmp_path):
-    rec = recorder(tmp_path)
-    busy_life(rec, 1)
-    with pytest.raises(LedgerError, match="alive"):
-        compactor.seal_dead(tmp_path, next((tmp_path / "wal").glob("*.wal")))
 
 
 def test_a_full_disk_neither_raises_nor_loses(tmp_path, monkeypatch):
@@ -229,17 +196,6 @@ def test_every_op_and_column_can_be_recorded(tmp_path):
         assert ledger.tables[table].column_names == ["worker", *TABLES[table].names]
 
 
-@pytest.mark.parametrize("make", ["nothing", "file", "empty"])
-def test_what_is_no_ledger_is_refused_with_words(tmp_path, make):
-    path = tmp_path / "x"
-    if make == "file":
-        path.write_text("hello")
-    elif make == "empty":
-        path.mkdir()
-    with pytest.raises(LedgerError, match=str(path)):
-        read_ledger(path)
-
-
 def test_unknown_columns_are_kept_and_newer_versions_refused():
     import pyarrow as pa
 
@@ -249,3 +205,126 @@ def test_unknown_columns_are_kept_and_newer_versions_refused():
     assert to_present("checks", rows.drop_columns(["found"]), 1).column_names == [*TABLES["checks"].names, "colour"]
     with pytest.raises(LedgerError, match="newer kvwitness"):
         to_present("checks", rows, 99)
+
+
+def test_overflow_that_lasts_until_the_close_is_told_before_it(tmp_path):
+    rec = recorder(tmp_path, threaded=True, fsync_ms=3_600_000, ring_rows=16)
+    rec._wake_rows = 1 << 30  # the drain does not come by itself
+    for i in range(40):
+        rec.record("gauges", "sample", pool="kv", free=i)
+    rec.close()
+    ledger = read_ledger(tmp_path)
+    workers = ledger.tables["workers"].to_pylist()
+    assert [(r["op"], r["seq"], r["prev"], r["lost"]) for r in workers] == [
+        ("loss", 41, 0, 24),
+        ("close", 42, 41, None),
+    ]
+    assert [(g.table, g.pool, g.after_seq, g.before_seq) for g in ledger.gaps] == [("gauges", "kv", 16, 41)]
+
+
+def test_what_is_recorded_after_the_close_takes_no_seq(tmp_path):
+    rec = recorder(tmp_path)
+    busy_life(rec, 1)
+    rec.close()
+    assert rec.record("requests", "admit", req=1) == rec.seq == 9
+    rec.close()
+    ledger = read_ledger(tmp_path)
+    assert seqs(ledger) == list(range(1, 10)) and ledger.gaps == ()
+
+
+def test_a_flush_brings_all_there_after_the_disk_had_failed(tmp_path, monkeypatch):
+    rec = recorder(tmp_path)
+    busy_life(rec, 1)
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stream_module.os, "fsync", full)
+    assert rec.flush() == 0
+    busy_life(rec, 1, 2)
+    monkeypatch.undo()
+    assert rec.flush() == rec.seq == 16
+
+
+def test_digests_are_keyed_once_though_the_disk_failed_between(tmp_path, monkeypatch):
+    rec = recorder(tmp_path)
+    rec.record("transfers", "done", xfer=1, digests=[5, 2**64 - 1])
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stream_module.os, "fsync", full)
+    rec.flush()
+    monkeypatch.undo()
+    rec.flush()
+    keyed = read_ledger(tmp_path).tables["transfers"]["digests"].to_pylist()
+    assert keyed == [[key_digest(b"test", 5), key_digest(b"test", 2**64 - 1)]]
+
+
+@pytest.mark.parametrize(
+    ("table", "op", "columns"),
+    [("page", "bind", {}), ("pages", "bound", {}), ("pages", "bind", {"page": 1}), ("steps", "decode", {"seq": 1})],
+)
+def test_a_row_outside_the_schema_is_refused_at_once(tmp_path, table, op, columns):
+    rec = recorder(tmp_path)
+    with pytest.raises(TypeError, match=r"has no (table|op|column)"):
+        rec.record(table, op, **columns)
+    assert rec.seq == 0
+
+
+def test_a_value_that_fits_no_column_costs_its_own_row_only(tmp_path):
+    rec = recorder(tmp_path)
+    rec.record("requests", "receive", req=1, rid="good")
+    rec.record("requests", "receive", req=2, rid=object())
+    rec.record("requests", "receive", req="three", rid="bad")
+    rec.record("requests", "receive", req=4, rid="good")
+    rec.flush()
+    assert rec.problem is not None and "requests/receive at seq 3" in rec.problem
+    rec.close()
+    ledger = read_ledger(tmp_path)
+    assert ledger.tables["requests"]["req"].to_pylist() == [1, 4]
+    assert [(g.table, g.after_seq, g.before_seq) for g in ledger.gaps] == [("requests", 1, 4)]
+    assert [r["lost"] for r in ledger.tables["workers"].to_pylist()] == [2, None]
+
+
+def test_the_callers_array_may_change_afterwards(tmp_path):
+    rec = recorder(tmp_path)
+    pages = np.arange(4, dtype=np.int32)
+    tag = rec.reserve("kv", 1, pages)
+    rec.pages("bind", "kv", 1, tag, pages)
+    rec.record("transfers", "post", src_pages=pages, dst_pages=pages)
+    pages[:] = 99
+    rec.flush()
+    ledger = read_ledger(tmp_path)
+    assert expand_pages(ledger.tables["pages"])["pages"].to_pylist() == [[0, 1, 2, 3]] * 2
+    assert ledger.tables["transfers"]["src_pages"].to_pylist() == [[0, 1, 2, 3]]
+
+
+def test_page_rows_counts_rows_of_every_kind_by_request(tmp_path):
+    rec = recorder(tmp_path)
+    tag = rec.reserve("kv", 7, np.arange(2, dtype=np.int32))
+    rec.append("kv", 7, np.array([9], np.int32), pos=2)
+    rec.pages("bind", "kv", 7, tag, np.arange(2, dtype=np.int32))
+    rec.record("pages", "audit", pool="kv", n=0)
+    rec.record("pages", "hold", pool="kv", req=7)
+    assert (rec.page_rows(7), rec.page_rows(8)) == (4, 0)
+
+
+def test_a_given_time_is_the_rows_time(tmp_path):
+    rec = recorder(tmp_path)
+    rec.record("steps", "decode", since_seq=0, step=1, n=3, t=START_US - 5)
+    rec.flush()
+    assert read_ledger(tmp_path).tables["steps"]["t"].cast("int64").to_pylist() == [START_US - 5]
+
+
+def test_lists_forgotten_for_space_are_written_in_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, "REMEMBERED_PAGES", 10)
+    rec = recorder(tmp_path)
+    arrays = [np.arange(6, dtype=np.int32) + 6 * i for i in range(3)]
+    tags = [rec.reserve("kv", 1, pages) for pages in arrays]
+    for tag, pages in zip(tags, arrays, strict=True):
+        rec.pages("free", "kv", 1, tag, pages)
+    rec.flush()
+    raw = read_ledger(tmp_path).tables["pages"]
+    assert raw["ref_seq"].to_pylist() == [None] * 5 + [3]
+    assert expand_pages(raw)["pages"].to_pylist() == [p.tolist() for p in arrays] * 2

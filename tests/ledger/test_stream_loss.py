@@ -5,12 +5,14 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from bisect import bisect_left
 from pathlib import Path
 
 import pytest
 from ledger_writing import busy_life, recorder, seqs
 
+from engine.ledger.compactor import seal_dead
 from engine.ledger.reader import read_ledger
 from engine.ledger.stream import _frames, read_stream
 
@@ -36,12 +38,13 @@ def is_prefix(found: list[int]) -> bool:
 def test_killed_writer_leaves_a_prefix_and_an_open_tail(tmp_path, rotate, seed):
     code = WRITER.format(tests=str(Path(__file__).parent), directory=str(tmp_path), rotate=rotate)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    flushed = 0
-    for _ in range(random.Random(seed).randrange(2, 9)):
+    flushed, moment = 0, random.Random(seed)
+    for _ in range(moment.randrange(2, 9)):
         flushed = int(process.stdout.readline())
     alive = read_ledger(tmp_path)
     assert is_prefix(seqs(alive))
     assert [w.state for w in alive.writers] == ["open"]
+    time.sleep(moment.uniform(0, 0.02))  # anywhere in its work, not where it has just printed
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     dead = read_ledger(tmp_path)
@@ -50,6 +53,11 @@ def test_killed_writer_leaves_a_prefix_and_an_open_tail(tmp_path, rotate, seed):
     assert [w.state for w in dead.writers] == ["dead"]
     assert {g.reason for g in dead.gaps} == {"dead writer"}
     assert all(g.before_seq is None for g in dead.gaps)
+    assert [p for p in dead.problems if p.severity == "broken"] == []
+    stream = tmp_path / "wal" / "decode-0-1.wal"
+    seal_dead(tmp_path, stream)
+    sealed = read_ledger(tmp_path)
+    assert sealed.tables == dead.tables and sealed.gaps == dead.gaps and sealed.writers == dead.writers
 
 
 def small_stream(tmp_path: Path) -> tuple[Path, bytes]:
