@@ -19,7 +19,18 @@ from forensics.verdict import FINDING_COLUMNS, RESPONSE_COLUMNS, Kind, Verdict
 
 EXIT_OK, EXIT_FOUND, EXIT_UNKNOWN, EXIT_BROKEN, EXIT_USAGE = 0, 1, 2, 3, 64
 
-_RESPONSE_PART = ("rid", "tenant", "purpose", "verdict", "proof", "mechanism", "started", "finished", "status", "reason")
+_RESPONSE_PART = (
+    "rid",
+    "tenant",
+    "purpose",
+    "verdict",
+    "proof",
+    "mechanism",
+    "started",
+    "finished",
+    "status",
+    "reason",
+)
 _FINDING_PART = (
     "kind", "derived", "delivered", "donor_rid", "donor_tenant", "pages", "page_list", "worker", "epoch", "pool", "req",
     "first_step", "first_step_last", "first_step_proof", "first_seq",
@@ -75,7 +86,9 @@ def foreign_reads_result(ledger: Ledger, reads: ForeignReads, *, all_rows: bool,
     }  # fmt: skip
     words = [f"{sum(counted.values())} responses: " + ", ".join(f"{n} {name}" for name, n in counted.items())]
     words += _loss_words(ledger, reads.unattributed)
-    return Result(_table(rows, FOREIGN_READS_SCHEMA), FOREIGN_READS_TABLE, words, _exit(ledger, reads, fail_on_exposed), envelope)
+    return Result(
+        _table(rows, FOREIGN_READS_SCHEMA), FOREIGN_READS_TABLE, words, _exit(ledger, reads, fail_on_exposed), envelope
+    )
 
 
 def _exit(ledger: Ledger, reads: ForeignReads, fail_on_exposed: bool) -> int:

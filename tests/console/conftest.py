@@ -57,9 +57,12 @@ def text_snapshot(snapshot):
     return snapshot.use_extension(TextExtension)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """A headless browser; skipped where none is installed, unless the environment says that it must be there."""
+    """A headless browser for one module: its event loop must have ended before a coroutine test begins.
+
+    Skipped where none is installed, unless the environment says that it must be there.
+    """
     if not Path(CHROMIUM).exists():
         if os.environ.get("CI") or os.environ.get("KVWITNESS_REQUIRE_SYSTEM_PACKAGES"):
             pytest.fail(f"{CHROMIUM} is missing: apt-get install chromium")

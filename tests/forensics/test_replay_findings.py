@@ -215,10 +215,17 @@ def test_in_mode_c_a_write_counts_only_from_the_reserve_on() -> None:
 
 def test_m5_the_source_was_released_and_rewritten_before_it_was_read() -> None:
     incident = Incident(granted=True)
-    incident.built.rows["tags"][2]["end_seq"] = 35
+    incident.built.rows["tags"][2]["end_seq"] = 37
     incident.landing(44, 45, (incident.ann_there, SOURCE, 20), (incident.bob_there, 510, 38))
-    row = incident.finding()
-    assert words(row) == ("foreign", "proved", "M5", "")
+    assert words(incident.finding()) == ("foreign", "proved", "M5", "")
+
+
+def test_m5_where_one_of_several_possible_sources_came_after_the_release() -> None:
+    incident = Incident(granted=True)
+    incident.built.rows["tags"][2]["end_seq"] = 37
+    incident.built.write(incident.source, incident.bob_there, 499, 41, lo=8)
+    incident.landing(44, 45, (incident.bob_there, 510, 38))
+    assert words(incident.finding()) == ("foreign", "proved", "M5", "")
 
 
 def test_m6_the_source_was_read_before_it_was_computed() -> None:
