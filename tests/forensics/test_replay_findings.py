@@ -314,18 +314,19 @@ def test_delivered_by_decode(request_row: dict[str, Any], delivered: str) -> Non
     assert incident.finding()["delivered"] == delivered  # the first run began at time 501
 
 
-def test_delivered_is_unknown_between_the_first_possible_and_the_first_certain_pass() -> None:
+@pytest.mark.parametrize(("last_token", "delivered"), [(500, "no"), (501, "unknown"), (600, "unknown"), (601, "yes")])
+def test_delivered_between_the_first_possible_and_the_first_certain_pass(last_token: int, delivered: str) -> None:
     incident = Incident()
-    incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57)
-    incident.built.rows["requests"][incident.ann]["last_token"] = 590
+    incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57)  # runs begin at times 501 and 601
+    incident.built.rows["requests"][incident.ann]["last_token"] = last_token
     rows = [row for row in incident.findings() if row["mechanism"] == "M7"]
-    assert [row["delivered"] for row in rows] == ["unknown"]
+    assert [row["delivered"] for row in rows] == [delivered]
 
 
 @pytest.mark.parametrize(
     ("here", "there", "delivered"),
     [
-        ({"output_tokens": 0}, {"output_tokens": 2}, "yes"),
+        ({"output_tokens": 0}, {"output_tokens": 1}, "yes"),
         ({"output_tokens": 0}, {"output_tokens": 0}, "no"),
         ({"output_tokens": 0}, {"output_tokens": None}, "unknown"),
         ({"output_tokens": 0}, {"output_tokens": None, "ended_seq": None}, "unknown"),
