@@ -82,7 +82,9 @@ class DeskScreen(Screen[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Draw everything from the desk."""
+        """Draw everything from the desk; a screen that is still being composed is drawn when it is mounted."""
+        if not self.query("#header"):
+            return
         width, height = self.app.size
         small = width < SMALLEST[0] or height < SMALLEST[1]
         self.set_class(small, "-small")

@@ -121,9 +121,9 @@ async def late_write(engine: LiveEngine, client: httpx.AsyncClient, seed: str, s
 
     await engine.until(given_up, "decode to give up the donor")
     progress = asyncio.Event()
-    reading = asyncio.create_task(
-        engine.ask(client, victim, "brio", 200, progress=progress, at=source.randrange(3, 30))
-    )
+    at = source.randrange(3, 30)
+    at += -(len(victim.prompt) + at) % 16 + 1  # just behind the beginning of a page: the landing is not to hit one
+    reading = asyncio.create_task(engine.ask(client, victim, "brio", 200, progress=progress, at=at))
     await asyncio.wait({asyncio.create_task(progress.wait()), reading}, return_when=asyncio.FIRST_COMPLETED)
     await engine.operate(client, prefill, "/faults/late-write", {"release": True})
     await reading

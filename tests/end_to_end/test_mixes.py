@@ -69,19 +69,37 @@ def test_the_record_is_whole(faulty: Campaign, defended: Campaign):
         assert campaign.reads.unattributed == 0
 
 
+def pages_of(campaign: Campaign, rid: str, kind: str) -> set[tuple[str, int]]:
+    """(worker, page) of a response's findings of one kind."""
+    rows = [row for row in campaign.reads.findings.to_pylist() if row["rid"] == rid and row["kind"] == kind]
+    return {(row["worker"], page) for row in rows for page in row["page_list"]}
+
+
 def test_verdicts_equal_the_physical_truth(faulty: Campaign):
-    wrong = []
+    """Every contaminated response with its donors and pages, and nobody accused.
+
+    A write that lands in the very pass that begins a page can leave that one page undecided; the verdict then lists it
+    as unknown beside the foreign ones, and its donors and pages are a lower bound."""
+    wrong, bounded = [], []
     for rid, truth in faulty.truth.items():
         verdict = faulty.responses[rid]
         contaminated = verdict["verdict"] == Verdict.CONTAMINATED
         pages = {place for places in truth.donors.values() for place in places}
+        foreign, undecided = pages_of(faulty, rid, "foreign"), pages_of(faulty, rid, "unknown")
         if contaminated != truth.contaminated or verdict["verdict"] == Verdict.UNKNOWN:
             wrong.append((rid, truth.contaminated, verdict))
-        elif contaminated and (set(verdict["donors"]) != set(truth.donors) or verdict["pages"] != len(pages)):
+        elif contaminated and undecided:
+            bounded.append(rid)
+            if not (foreign <= pages <= foreign | undecided and set(verdict["donors"]) <= set(truth.donors)):
+                wrong.append((rid, dict(truth.donors), verdict, undecided))
+        elif contaminated and (set(verdict["donors"]) != set(truth.donors) or foreign != pages):
             wrong.append((rid, dict(truth.donors), verdict))
     assert not wrong
-    mechanisms = {row["mechanism"] for row in faulty.responses.values() if row["verdict"] == Verdict.CONTAMINATED}
-    assert mechanisms == {"M1", "M3"}
+    assert len(bounded) <= 4, bounded
+    assert {row["mechanism"] for row in faulty.responses.values() if row["verdict"] == Verdict.CONTAMINATED} == {
+        "M1",
+        "M3",
+    }
     assert sum(truth.contaminated for truth in faulty.truth.values()) > 50
 
 
