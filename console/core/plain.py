@@ -24,6 +24,9 @@ def incident_list(snapshot: Snapshot) -> Iterator[str]:
     by_verdict = ", ".join(f"{snapshot.counts[verdict]} {verdict}" for verdict in Verdict)
     total = counted(snapshot.reads.responses.num_rows, "response")
     yield f"{total}: {by_verdict}; {snapshot.judging} not judged yet"
+    for problem in snapshot.ledger.problems:
+        words = f"{problem.severity}: {printable(problem.where)}: {printable(problem.what)} ({problem.remedy})"
+        yield f"problem, {words}"
     yield counted(len(snapshot.incidents), "incident")
     for incident in snapshot.incidents:
         yield ""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from console.core.incidents import Incident, Judged, group_incidents, still_judging
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
-from engine.ledger.reader import Ledger
+from engine.ledger.reader import Ledger, Problem
 from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
@@ -133,6 +133,11 @@ class Snapshot:
         """The incident of that id, upper or lower case."""
         wanted = (incident_id or "").lower()
         return next((incident for incident in self.incidents if incident.id.lower() == wanted), None)
+
+    @cached_property
+    def first_problem(self) -> Problem | None:
+        """The gravest thing wrong with the ledger's files."""
+        return min(self.ledger.problems, key=lambda problem: problem.severity != "broken", default=None)
 
     @cached_property
     def record_words(self) -> str:

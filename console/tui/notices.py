@@ -37,6 +37,11 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
         return Notice("Reading the ledger …", f"{quoted} is read and judged for the first time.", "q quits.")
     if desk.shown is None and desk.failure is not None:
         return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
+    if desk.shown is not None and desk.shown.empty and desk.shown.first_problem is not None:
+        problem = desk.shown.first_problem
+        more = len(desk.shown.ledger.problems) - 1
+        cause = f"{printable(problem.where)}: {printable(problem.what)}" + (f" (and {more} more)" if more else "")
+        return Notice("No request can be read", cause, f"Next: {problem.remedy}; forensics gaps --ledger {quoted}")
     if desk.shown is not None and desk.shown.empty:
         cause = f"{quoted} is a ledger, but no request has been recorded in it."
         if not desk.shown.writing:
