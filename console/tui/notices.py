@@ -10,6 +10,7 @@ from rich.text import Text
 
 from console.core.desk import Desk
 from console.core.printable import counted, printable
+from console.core.snapshot import Snapshot
 from console.tui.palette import Palette
 
 
@@ -37,18 +38,8 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
         return Notice("Reading the ledger …", f"{quoted} is read and judged for the first time.", "q quits.")
     if desk.shown is None and desk.failure is not None:
         return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
-    if desk.shown is not None and desk.shown.empty and desk.shown.first_problem is not None:
-        problem = desk.shown.first_problem
-        more = len(desk.shown.ledger.problems) - 1
-        cause = f"{printable(problem.where)}: {printable(problem.what)}" + (f" (and {more} more)" if more else "")
-        return Notice("No request can be read", cause, f"Next: {problem.remedy}; forensics gaps --ledger {quoted}")
     if desk.shown is not None and desk.shown.empty:
-        cause = f"{quoted} is a ledger, but no request has been recorded in it."
-        if not desk.shown.writing:
-            return Notice("No request", f"{cause} Its writers have ended.", "Next: is it the ledger that you mean?")
-        return Notice(
-            "No request yet", cause, "Next: send requests to the engine that writes it; this view follows by itself."
-        )
+        return _empty(desk.shown, quoted)
     if desk.shown is not None and not desk.shown.incidents:
         judged = counted(desk.shown.reads.responses.num_rows - desk.shown.judging, "response")
         return Notice(
@@ -57,3 +48,17 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
             f"Next: forensics gaps --ledger {quoted} says what the record does not show.",
         )
     return None
+
+
+def _empty(shown: Snapshot, quoted: str) -> Notice:
+    problem = shown.first_problem
+    if problem is not None:
+        more = len(shown.ledger.problems) - 1
+        cause = f"{printable(problem.where)}: {printable(problem.what)}" + (f" (and {more} more)" if more else "")
+        return Notice("No request can be read", cause, f"Next: {problem.remedy}; forensics gaps --ledger {quoted}")
+    cause = f"{quoted} is a ledger, but no request has been recorded in it."
+    if not shown.writing:
+        return Notice("No request", f"{cause} Its writers have ended.", "Next: is it the ledger that you mean?")
+    return Notice(
+        "No request yet", cause, "Next: send requests to the engine that writes it; this view follows by itself."
+    )
