@@ -78,8 +78,8 @@ def pages_of(campaign: Campaign, rid: str, kind: str) -> set[tuple[str, int]]:
 def test_verdicts_equal_the_physical_truth(faulty: Campaign):
     """Every contaminated response with its donors and pages, and nobody accused.
 
-    A write that lands in the very pass that begins a page can leave that one page undecided; the verdict then lists it
-    as unknown beside the foreign ones, and its donors and pages are a lower bound."""
+    A write that lands in the very pass that writes a slot leaves that slot undecided. The verdict's donors and pages are
+    then a lower bound: a page may be listed as unknown, or a second donor of a foreign page may be missing."""
     wrong, bounded = [], []
     for rid, truth in faulty.truth.items():
         verdict = faulty.responses[rid]
@@ -88,12 +88,10 @@ def test_verdicts_equal_the_physical_truth(faulty: Campaign):
         foreign, undecided = pages_of(faulty, rid, "foreign"), pages_of(faulty, rid, "unknown")
         if contaminated != truth.contaminated or verdict["verdict"] == Verdict.UNKNOWN:
             wrong.append((rid, truth.contaminated, verdict))
-        elif contaminated and undecided:
-            bounded.append(rid)
-            if not (foreign <= pages <= foreign | undecided and set(verdict["donors"]) <= set(truth.donors)):
-                wrong.append((rid, dict(truth.donors), verdict, undecided))
         elif contaminated and (set(verdict["donors"]) != set(truth.donors) or foreign != pages):
-            wrong.append((rid, dict(truth.donors), verdict))
+            bounded.append(rid)
+            if not (foreign <= pages <= foreign | undecided and set() < set(verdict["donors"]) <= set(truth.donors)):
+                wrong.append((rid, dict(truth.donors), verdict, undecided))
     assert not wrong
     assert len(bounded) <= 4, bounded
     assert {row["mechanism"] for row in faulty.responses.values() if row["verdict"] == Verdict.CONTAMINATED} == {
