@@ -74,6 +74,8 @@ class DecodeEngine(Role):
 
     def work(self) -> bool:
         """See `Role`."""
+        if self.paused:
+            return False
         busy = self._grant_waiting()
         if self._running:
             self._decode(self._running[:MAX_BATCH])

@@ -33,6 +33,7 @@ class RoleCollector(Collector):
             "kvwitness_running_requests": ("Requests that are not at an end", self._role.running()),
             "kvwitness_free_pages": ("Free pages", counts["free"]),
             "kvwitness_held_pages": ("Pages held for a remote writer", counts["held"]),
+            "kvwitness_paused": ("1 while passes are paused by an operator", int(self._role.paused)),
             "kvwitness_ledger_broken": (
                 "1 while the ledger cannot be written",
                 int(parts.recorder.problem is not None),
@@ -40,6 +41,10 @@ class RoleCollector(Collector):
         }
         for name, (words, value) in values.items():
             yield GaugeMetricFamily(name, words, value=value)
+        heard = CounterMetricFamily("kvwitness_messages", "Messages of peers acted on, by kind", labels=["kind"])
+        for kind, count in sorted(self._role.heard.copy().items()):
+            heard.add_metric([kind], count)
+        yield heard
         yield _failures(parts.checks)
 
 

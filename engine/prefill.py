@@ -128,7 +128,7 @@ class PrefillEngine(Role):
     def work(self) -> bool:
         """See `Role`."""
         busy = self._take_landed()
-        batch = self._next_batch()
+        batch = [] if self.paused else self._next_batch()
         if batch:
             self._compute(batch)
         return busy or bool(batch)

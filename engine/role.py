@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -89,6 +89,8 @@ class Role(ABC):
         self.peers = Peers(
             parts.worker, parts.recorder.epoch, parts.wire.address, lambda: parts.recorder.seq, parts.clock.now_us
         )
+        self.paused = False
+        self.heard: Counter[str] = Counter()  # messages acted on, by kind
         self._by_rid: dict[str, Request] = {}
         self._by_room: dict[int, Request] = {}
         self._next_req = 1
@@ -102,6 +104,14 @@ class Role(ABC):
     def abort(self, rid: str, reason: str = "aborted by the client") -> None:
         """Give up a request. Thread-safe; unknown rids are ignored."""
         self._commands.append(lambda: self._abort_rid(rid, reason))
+
+    def pause(self, on: bool) -> None:
+        """Begin no pass and grant nothing until let go again; messages and commands go on. Thread-safe."""
+
+        def command() -> None:
+            self.paused = on
+
+        self._commands.append(command)
 
     def tick(self) -> Turn:
         """One round: commands, messages, the role's own work, heartbeats and gauges."""
@@ -228,6 +238,7 @@ class Role(ABC):
             self.recorder.heartbeat(beat.peer, beat.epoch, beat.seq, beat.offset_us, beat.error_us)
         if message["kind"] != "beat":
             self.handle(message)
+        self.heard[message["kind"]] += 1
 
     def _keep_time(self) -> int:
         """Heartbeats to peers and the gauge row; returns when the next of them is due."""

@@ -100,6 +100,20 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
         thread.wake()
         return {"status": "ok"}
 
+    @app.post("/pause_generation")
+    async def pause_generation(request: HttpRequest) -> dict[str, str]:
+        check_hop(request)
+        role.pause(True)
+        thread.wake()
+        return {"status": "ok"}
+
+    @app.post("/continue_generation")
+    async def continue_generation(request: HttpRequest) -> dict[str, str]:
+        check_hop(request)
+        role.pause(False)
+        thread.wake()
+        return {"status": "ok"}
+
 
 def _fault_routes(app: FastAPI, role: Role, check_hop: HopCheck) -> None:
     @app.get("/faults")
@@ -145,6 +159,7 @@ def _server_info(role: Role, config: ProcessConfig) -> dict[str, Any]:
         "max_total_num_tokens": limits.pool_tokens, "page_size": role.pool.page_tokens,
         "max_req_input_len": limits.prompt_limit_tokens, "ledger": config.engine.ledger,
         "defences": role.checks.defences.modes(), "faults": role.faults.active(),
+        "paused": role.paused,
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,28 @@ class LiveEngine:
             return (await client.get(url + path, headers=self.hop)).json()
         return (await client.post(url + path, json=body, headers=self.hop)).json()
 
+    async def heard(self, client: httpx.AsyncClient, url: str, kind: str) -> int:
+        """Messages of a kind that a worker has acted on."""
+        found = re.search(
+            rf'kvwitness_messages_total{{kind="{kind}"}} (\d+)', (await client.get(f"{url}/metrics")).text
+        )
+        return int(found[1]) if found else 0
+
+    async def pause(self, client: httpx.AsyncClient, url: str, seen_by: str) -> None:
+        """Stop a worker between two passes, and wait until a heartbeat row of the other worker can say so."""
+        await self.operate(client, url, "/pause_generation", {})
+
+        async def paused() -> bool:
+            return (await self.operate(client, url, "/server_info"))["paused"]
+
+        await self.until(paused, "the pause")
+        beats = await self.heard(client, seen_by, "beat")
+
+        async def told() -> bool:  # one beat may have been under way, and a beat right after a recorded one has no row
+            return await self.heard(client, seen_by, "beat") >= beats + 3
+
+        await self.until(told, "heartbeats of the paused worker")
+
     async def until(self, condition, what: str, seconds: float = 20) -> None:
         """Poll an async condition with a deadline."""
         deadline = time.monotonic() + seconds
@@ -99,8 +122,11 @@ class LiveEngine:
             await asyncio.sleep(0.005)
 
 
-async def late_write(engine: LiveEngine, client: httpx.AsyncClient, seed: str, source: random.Random) -> None:
-    """M3: a handoff is aborted while its writes are gated; they land over the next owner in the middle of its answer."""
+async def late_write(
+    engine: LiveEngine, client: httpx.AsyncClient, seed: str, source: random.Random, racing: bool = False
+) -> None:
+    """M3: a handoff is aborted while its writes are gated; they land over the next owner in the middle of its answer:
+    between two of its passes, or (`racing`) whenever they come, which may be while a pass writes its slots."""
     prefill, decode = engine.state["prefill"][0], engine.state["decode"][0]
     donor = Said(f"{seed}-late-donor", text_of(f"{seed}-late-donor", source.randrange(100, 230)))
     victim = Said(f"{seed}-late-victim", text_of(f"{seed}-late-victim", source.randrange(100, 230)))
@@ -125,8 +151,23 @@ async def late_write(engine: LiveEngine, client: httpx.AsyncClient, seed: str, s
     at += -(len(victim.prompt) + at) % 16 + 1  # just behind the beginning of a page: the landing is not to hit one
     reading = asyncio.create_task(engine.ask(client, victim, "brio", 200, progress=progress, at=at))
     await asyncio.wait({asyncio.create_task(progress.wait()), reading}, return_when=asyncio.FIRST_COMPLETED)
+    if not racing:
+        await engine.pause(client, decode, seen_by=prefill)
+    acks = await engine.heard(client, decode, "ack")
     await engine.operate(client, prefill, "/faults/late-write", {"release": True})
+    if not racing:
+
+        async def drained() -> bool:
+            return await engine.heard(client, decode, "ack") > acks
+
+        await engine.until(drained, "decode to hear that the writes are drained")
+        await engine.operate(client, decode, "/continue_generation", {})
     await reading
+
+
+async def racing_late_write(engine: LiveEngine, client: httpx.AsyncClient, seed: str, source: random.Random) -> None:
+    """M3, the landing in a race with the victim's passes."""
+    await late_write(engine, client, seed, source, racing=True)
 
 
 async def short_handoff(engine: LiveEngine, client: httpx.AsyncClient, seed: str, source: random.Random) -> None:
@@ -145,11 +186,13 @@ async def ordinary(engine: LiveEngine, client: httpx.AsyncClient, seed: str, sou
     await asyncio.gather(*asking)
 
 
-async def run_mix(engine: LiveEngine, seed: int) -> list[Said]:
-    """One mix; which parts, in which order and how large is drawn from `seed`."""
+async def run_mix(engine: LiveEngine, seed: int, racing: bool = False) -> list[Said]:
+    """One mix; which parts, in which order and how large is drawn from `seed`. `racing`: late writes alone, unpaused."""
     source = random.Random(seed)
     before = len(engine.said)
     parts = [ordinary, *source.choices([ordinary, short_handoff, late_write], k=source.randrange(2, 4))]
+    if racing:
+        parts = [racing_late_write]
     async with httpx.AsyncClient(timeout=30) as client:
         for i, part in enumerate(parts):
             await part(engine, client, f"s{seed}-{i}", source)

@@ -17,6 +17,7 @@ from forensics.verdict import Verdict
 pytestmark = pytest.mark.engine
 
 SEEDS = range(50)
+RACING_SEEDS = range(50, 60)
 DEFENCES = ("admission-gate", "covered-count", "page-tag")
 
 
@@ -45,6 +46,9 @@ def run_campaign(place: Path, mode: str) -> Campaign:
         for seed in SEEDS:
             print(f"seed {seed}")
             asyncio.run(run_mix(engine, seed))
+        for seed in RACING_SEEDS:
+            print(f"seed {seed}, racing")
+            asyncio.run(run_mix(engine, seed, racing=True))
     finally:
         running.stop()
     ledger = read_ledger(place / "ledger")
@@ -69,6 +73,11 @@ def test_the_record_is_whole(faulty: Campaign, defended: Campaign):
         assert campaign.reads.unattributed == 0
 
 
+def is_racing(rid: str) -> bool:
+    """Whether a request belongs to a mix whose late writes land unpaused."""
+    return int(rid[1:].split("-", maxsplit=1)[0]) in RACING_SEEDS
+
+
 def pages_of(campaign: Campaign, rid: str, kind: str) -> set[tuple[str, int]]:
     """(worker, page) of a response's findings of one kind."""
     rows = [row for row in campaign.reads.findings.to_pylist() if row["rid"] == rid and row["kind"] == kind]
@@ -76,29 +85,40 @@ def pages_of(campaign: Campaign, rid: str, kind: str) -> set[tuple[str, int]]:
 
 
 def test_verdicts_equal_the_physical_truth(faulty: Campaign):
-    """Every contaminated response with its donors and pages, and nobody accused.
-
-    A write that lands in the very pass that writes a slot leaves that slot undecided. The verdict's donors and pages are
-    then a lower bound: a page may be listed as unknown, or a second donor of a foreign page may be missing."""
-    wrong, bounded = [], []
+    """Every contaminated response with its donors and pages, and nobody accused."""
+    wrong = []
     for rid, truth in faulty.truth.items():
+        if is_racing(rid):
+            continue
         verdict = faulty.responses[rid]
         contaminated = verdict["verdict"] == Verdict.CONTAMINATED
         pages = {place for places in truth.donors.values() for place in places}
-        foreign, undecided = pages_of(faulty, rid, "foreign"), pages_of(faulty, rid, "unknown")
         if contaminated != truth.contaminated or verdict["verdict"] == Verdict.UNKNOWN:
             wrong.append((rid, truth.contaminated, verdict))
-        elif contaminated and (set(verdict["donors"]) != set(truth.donors) or foreign != pages):
-            bounded.append(rid)
-            if not (foreign <= pages <= foreign | undecided and set() < set(verdict["donors"]) <= set(truth.donors)):
-                wrong.append((rid, dict(truth.donors), verdict, undecided))
+        elif contaminated and (
+            set(verdict["donors"]) != set(truth.donors) or pages_of(faulty, rid, "foreign") != pages
+        ):
+            wrong.append((rid, dict(truth.donors), verdict, pages_of(faulty, rid, "foreign")))
     assert not wrong
-    assert len(bounded) <= 4, bounded
     assert {row["mechanism"] for row in faulty.responses.values() if row["verdict"] == Verdict.CONTAMINATED} == {
         "M1",
         "M3",
     }
-    assert sum(truth.contaminated for truth in faulty.truth.values()) > 50
+    assert sum(truth.contaminated for rid, truth in faulty.truth.items() if not is_racing(rid)) > 50
+
+
+def test_a_landing_in_a_race_with_passes_is_told_as_far_as_it_is_known(faulty: Campaign):
+    """A write that lands in the very pass that writes a slot leaves that slot undecided. Donors and pages are then a
+    lower bound: a page may be listed as unknown, or a second donor of a foreign page may be missing."""
+    racing = {rid: truth for rid, truth in faulty.truth.items() if is_racing(rid)}
+    assert sum(truth.contaminated for truth in racing.values()) >= len(RACING_SEEDS) // 2
+    for rid, truth in racing.items():
+        verdict = faulty.responses[rid]
+        assert (verdict["verdict"] == Verdict.CONTAMINATED) == truth.contaminated, (rid, verdict)
+        pages = {place for places in truth.donors.values() for place in places}
+        foreign, undecided = pages_of(faulty, rid, "foreign"), pages_of(faulty, rid, "unknown")
+        assert foreign <= pages <= foreign | undecided
+        assert set(verdict["donors"]) <= set(truth.donors)
 
 
 def test_mechanisms_are_those_of_the_faults(faulty: Campaign):
@@ -131,7 +151,8 @@ def test_defences_leave_no_contaminated_response(defended: Campaign):
     assert defended.reads.counts[Verdict.CONTAMINATED] == defended.reads.counts[Verdict.CORRUPT] == 0
     for row in defended.responses.values():
         if row["verdict"] != Verdict.CLEAN:
-            assert row["mechanism"] == "M3" or row["verdict"] == Verdict.UNKNOWN, row
+            undecided = row["verdict"] == Verdict.UNKNOWN and is_racing(row["rid"])
+            assert undecided or (row["verdict"] == Verdict.EXPOSED and row["mechanism"] == "M3"), row
     for said in defended.said:
         assert candidates_by_text(said, defended.said) == []
 

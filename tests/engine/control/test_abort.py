@@ -181,3 +181,24 @@ def test_rooms_refused_by_both_are_forgotten(bench):
     engine.run()
     assert engine.code("r1") == engine.code("r1", "prefill") == "prompt_exceeds_pool"
     assert not engine.prefill.queue.refused
+
+
+def test_paused_workers_hear_and_abort_but_begin_no_pass(bench):
+    engine = bench()
+    stop_at(engine, "decoding")
+    for role in (engine.prefill, engine.decode):
+        role.pause(True)
+    engine.turn()
+    passes = len(engine.executors["decode"].passes), len(engine.executors["prefill"].passes)
+    engine.ask("r2")
+    engine.run()
+    assert (len(engine.executors["decode"].passes), len(engine.executors["prefill"].passes)) == passes
+    assert len(engine.tokens("r1")) == 5 and not engine.ends("r2")
+    engine.decode.abort("r1")
+    engine.run()
+    assert engine.code("r1") == "aborted"
+    for role in (engine.prefill, engine.decode):
+        role.pause(False)
+    engine.transport.auto = True
+    engine.run()
+    assert engine.code("r2") == "" and len(engine.tokens("r2")) == 3
