@@ -19,8 +19,6 @@ from engine.role import Parts, Role, TokenLeft
 from engine.transfer import Grant, KVReceiver
 from engine.wire import Message
 
-MAX_BATCH = 16
-
 
 class DecodeEngine(Role):
     """Grants pages, takes KV over from prefill and decodes."""
@@ -78,7 +76,7 @@ class DecodeEngine(Role):
             return False
         busy = self._grant_waiting()
         if self._running:
-            self._decode(self._running[:MAX_BATCH])
+            self._decode(self._running[: self.parts.pace.max_batch])
             busy = True
         return busy
 
@@ -188,22 +186,34 @@ class DecodeEngine(Role):
             return
         check = self.checks.mode(PAGE_TAG) is not CheckMode.OFF
         since, start = self.recorder.seq, self.parts.clock.now_us()
-        results = self.parts.executor.decode(works, check_tags=check, step=self.runs.next_step())
+        run = self.parts.executor.decode(
+            works, check_tags=check, step=self.runs.next_step(), passes=min(map(self._passes, batch)),
+            until_us=self.next_beat_us(),
+        )  # fmt: skip
         end = self.parts.clock.now_us()
-        if any(result.mismatches for result in results):
+        if any(result.mismatches for result in run.results):
             self.runs.close()  # the failed pass is a run of its own: its check proves what it found at its step
             since = self.recorder.seq
-        self.runs.note("decode", tuple(work.req for work in works), since, start, end)
-        for request, work, result in zip(batch, works, results, strict=True):
-            self._note_full_page(request, work.position)
+        self.runs.note(
+            "decode", tuple(work.req for work in works), since, start, end, passes=run.passes, last_us=run.last_us
+        )
+        for request, work, result in zip(batch, works, run.results, strict=True):
+            self._note_full_page(request, work.position + run.passes - 1)
             if result.mismatches and self._refuse(request, result):
                 continue
-            self._checked[request.req] = self._checked.get(request.req, 0) + (len(request.pages) if check else 0)
-            self._leave(request, result.token)
+            if check:
+                self._checked[request.req] = self._checked.get(request.req, 0) + len(request.pages) * run.passes
+            self._leave(request, result.token, run.passes)
+
+    def _passes(self, request: Request) -> int:
+        """Passes until a request ends or grows: those that one run may have."""
+        position = request.prompt_tokens + request.output_tokens - 1
+        page_tokens = self.pool.page_tokens
+        return min(request.given.max_tokens - request.output_tokens, page_tokens - position % page_tokens)
 
     def _work(self, request: Request) -> DecodeWork | None:
         """The next pass of a request, its table grown where the token needs a new page."""
-        position = request.prompt_tokens + len(request.output) - 1
+        position = request.prompt_tokens + request.output_tokens - 1
         index = position // self.pool.page_tokens
         if index >= len(request.pages):
             self.runs.close()
@@ -214,7 +224,7 @@ class DecodeEngine(Role):
                 return None
             request.pages = np.append(request.pages, np.int32(page))
             request.tags = np.append(request.tags, np.int64(tag))
-        return DecodeWork(request.req, request.stamp, request.output[-1], position, request.pages, request.tags)
+        return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags)
 
     def _note_full_page(self, request: Request, position: int) -> None:
         """An appended page whose last slot was just written gets its write row."""
@@ -243,12 +253,12 @@ class DecodeEngine(Role):
             self._stop(request, "abort", RequestError(500, "page_tag_mismatch", words))
         return enforced
 
-    def _leave(self, request: Request, token: int) -> None:
-        """A token leaves for the client; the last one ends the request."""
-        request.output.append(token)
+    def _leave(self, request: Request, token: int, count: int = 1) -> None:
+        """`count` tokens leave for the client, the last of which is `token`; the last of all ends the request."""
+        request.output_tokens, request.last_token = request.output_tokens + count, token
         request.last_token_us = self.parts.clock.now_us()
-        self.parts.emit(request.given.rid, TokenLeft(token))
-        if len(request.output) >= request.given.max_tokens:
+        self.parts.emit(request.given.rid, TokenLeft(token, count))
+        if request.output_tokens >= request.given.max_tokens:
             self._stop(request, "finish", None)
 
     def _stop(self, request: Request, op: str, error: RequestError | None) -> None:

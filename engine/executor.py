@@ -57,11 +57,25 @@ class PassResult:
     mismatches: tuple[TagMismatch, ...] = ()
 
 
+@dataclass(frozen=True)
+class DecodeRun:
+    """`passes` passes over an unchanged batch: one result per work, of the last pass; the last began at `last_us`."""
+
+    results: list[PassResult]
+    passes: int
+    last_us: int
+
+
 class Executor(Protocol):
-    """Runs one forward pass at a time. `step` numbers the pass within the worker's epoch."""
+    """Runs forward passes. `step` numbers the first of them within the worker's epoch."""
 
     def prefill(self, works: Sequence[PrefillWork], *, check_tags: bool, step: int) -> list[PassResult]:
         """Compute prompt chunks; one result per work."""
 
-    def decode(self, works: Sequence[DecodeWork], *, check_tags: bool, step: int) -> list[PassResult]:
-        """Compute one token for each work; one result per work."""
+    def decode(
+        self, works: Sequence[DecodeWork], *, check_tags: bool, step: int, passes: int = 1, until_us: int = 0
+    ) -> DecodeRun:
+        """Compute one token for each work, or up to `passes` each where no pass of a run can be told from one by one.
+
+        No pass begins at or after `until_us`, but for the first. A pass whose check fails is the only one of its run.
+        """

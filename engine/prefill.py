@@ -18,12 +18,11 @@ from engine.integrity import CheckMode
 from engine.request import Request, RequestError, RequestStatus
 from engine.role import Parts, Role
 from engine.transfer import Grant, KVPoll, KVSender
-from engine.transport import BATCH_PAGES, Callbacks, Transport, WriteBatch
+from engine.transport import Callbacks, Transport, WriteBatch
 from engine.wire import Message
 
 log = logging.getLogger(__name__)
 
-CHUNK_TOKENS, BATCH_TOKENS = 256, 512
 REMEMBERED_REFUSALS = 4096
 
 
@@ -185,8 +184,8 @@ class PrefillEngine(Role):
             self._waiting.append(_Computing(request, sender, np.array(tokens, np.int32)))
 
     def _next_batch(self) -> list[tuple[_Computing, int]]:
-        """Chunks for one pass: (who, how many tokens), at most `BATCH_TOKENS` in all."""
-        budget, batch = BATCH_TOKENS, []
+        """Chunks for one pass: (who, how many tokens), at most `batch_tokens` in all."""
+        budget, batch = self.parts.pace.batch_tokens, []
         while self._waiting and self.pool.free_pages >= self.pool.pages_for(len(self._waiting[0].tokens)):
             item = self._waiting.popleft()
             item.request.pages, tag = self.pool.reserve(item.request.req, self.pool.pages_for(len(item.tokens)))
@@ -195,7 +194,7 @@ class PrefillEngine(Role):
             self._computing[item.sender.grant.xfer] = item
         for item in self._computing.values():
             if item.request.status is RequestStatus.RUNNING and budget > 0:
-                count = min(CHUNK_TOKENS, len(item.tokens) - item.done, budget)
+                count = min(self.parts.pace.chunk_tokens, len(item.tokens) - item.done, budget)
                 batch.append((item, count))
                 budget -= count
         return batch
@@ -248,7 +247,7 @@ class PrefillEngine(Role):
         sender.move(KVPoll.TRANSFERRING)
         if self.faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
-        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens)
+        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens, self.parts.pace.transfer_pages)
         item.outstanding = len(batches)
         for batch in batches:
             self.transport.submit(batch, self._callbacks(item, batch))
@@ -258,7 +257,7 @@ class PrefillEngine(Role):
             "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
             "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
             "src_tag": int(item.request.tags[0]), "dst_tag": batch.dst_tag,
-            "n": len(batch.src_pages), "pos": batch.chunk * BATCH_PAGES,
+            "n": len(batch.src_pages), "pos": batch.chunk * self.parts.pace.transfer_pages,
         }  # fmt: skip
         lists = {"src_pages": batch.src_pages.tolist(), "dst_pages": batch.dst_pages.tolist()}
 

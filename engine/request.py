@@ -94,7 +94,8 @@ class Request:
     status: RequestStatus = RequestStatus.RECEIVED
     pages: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     tags: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    output: list[int] = field(default_factory=list)
+    output_tokens: int = 0  # that left for the client
+    last_token: int = 0  # the input of the next decode pass
     last_token_us: int | None = None
     error: RequestError | None = None
     told: bool = False  # whether the client has heard of its end

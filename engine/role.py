@@ -22,20 +22,35 @@ from engine.faults import Faults
 from engine.ledger.recorder import Recorder
 from engine.request import GenerateRequest, Request, RequestError, RequestStatus
 from engine.step_runs import StepRuns
+from engine.transport import BATCH_PAGES
 from engine.truth import TruthLog, stamp_of
 from engine.wire import Message, Peers, Wire
 
 log = logging.getLogger(__name__)
 
-BEAT_BUSY_US, BEAT_IDLE_US, GAUGE_US = 50_000, 1_000_000, 1_000_000
 ADMITTED = "200"
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How large passes and writes are, and how often peers and the ledger hear of this worker (us)."""
+
+    max_batch: int = 16  # decode requests in one pass
+    chunk_tokens: int = 256  # of one prompt in one pass
+    batch_tokens: int = 512  # of all prompts in one pass
+    transfer_pages: int = BATCH_PAGES  # pages in one write batch
+    max_run_us: int = 1_000_000  # longest run of passes that one steps row may cover
+    beat_busy_us: int = 50_000
+    beat_idle_us: int = 1_000_000
+    gauge_us: int = 1_000_000
+
+
+@dataclass(frozen=True)
 class TokenLeft:
-    """One token for the client."""
+    """Tokens for the client, `count` of them, the last of which is `token`. More than one only in virtual time."""
 
     token: int
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -66,8 +81,8 @@ class Parts:
     faults: Faults
     truth: TruthLog
     emit: Emit
-    max_run_us: int  # longest run of passes that one steps row may cover
     names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
+    pace: Pace = Pace()
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class Role(ABC):
         self.parts = parts
         self.recorder, self.pool, self.checks, self.faults = parts.recorder, parts.pool, parts.checks, parts.faults
         self.requests: dict[int, Request] = {}
-        self.runs = StepRuns(parts.recorder, parts.max_run_us)
+        self.runs = StepRuns(parts.recorder, parts.pace.max_run_us)
         self.peers = Peers(
             parts.worker, parts.recorder.epoch, parts.wire.address, lambda: parts.recorder.seq, parts.clock.now_us
         )
@@ -175,7 +190,7 @@ class Role(ABC):
         request.error = error
         self._row(
             request, op, status=str(error.status) if error else ADMITTED, reason=error.code if error else None,
-            output_tokens=len(request.output), last_token=request.last_token_us,
+            output_tokens=request.output_tokens, last_token=request.last_token_us,
             page_rows=self.recorder.page_rows(request.req),
         )  # fmt: skip
         self._close(request)
@@ -184,7 +199,7 @@ class Role(ABC):
         """The client hears of a request's end, once, with whatever error it has."""
         if not request.told:
             request.told = True
-            self.parts.emit(request.given.rid, Ended(request.error, len(request.output)))
+            self.parts.emit(request.given.rid, Ended(request.error, request.output_tokens))
 
     def _row(self, request: Request, op: str, **columns: object) -> None:
         self.recorder.record("requests", op, req=request.req, **columns)
@@ -194,7 +209,7 @@ class Role(ABC):
         if self._by_rid.get(request.given.rid) is request:
             del self._by_rid[request.given.rid]
         self._by_room.pop(request.given.room, None)
-        self.parts.truth.finish(request.given.rid, len(request.output), request.last_token_us)
+        self.parts.truth.finish(request.given.rid, request.output_tokens, request.last_token_us)
         self.tell_end(request)
 
     def _receive(self, given: GenerateRequest) -> None:
@@ -233,21 +248,27 @@ class Role(ABC):
         view = self.peers.known[beat.peer]
         now = self.parts.clock.now_us()
         # A message that echoes nothing proves no clock; a null offset would say that clocks are unusable.
-        if beat.offset_us is not None and now - view.beat_t >= BEAT_BUSY_US:
+        if beat.offset_us is not None and now - view.beat_t >= self.parts.pace.beat_busy_us:
             view.beat_t = now
             self.recorder.heartbeat(beat.peer, beat.epoch, beat.seq, beat.offset_us, beat.error_us)
         if message["kind"] != "beat":
             self.handle(message)
         self.heard[message["kind"]] += 1
 
+    def next_beat_us(self) -> int:
+        """When the next heartbeat or gauge is due (us)."""
+        pace = self.parts.pace
+        interval = pace.beat_busy_us if self._by_rid else pace.beat_idle_us
+        return min([self._gauged + pace.gauge_us, *(view.told_t + interval for view in self.peers.known.values())])
+
     def _keep_time(self) -> int:
         """Heartbeats to peers and the gauge row; returns when the next of them is due."""
-        now = self.parts.clock.now_us()
-        interval = BEAT_BUSY_US if self._by_rid else BEAT_IDLE_US
+        now, pace = self.parts.clock.now_us(), self.parts.pace
+        interval = pace.beat_busy_us if self._by_rid else pace.beat_idle_us
         for name, view in self.peers.known.items():
             if now - view.told_t >= interval:
                 self.send(name, view.address, {"kind": "beat"})
-        if now - self._gauged >= GAUGE_US:
+        if now - self._gauged >= pace.gauge_us:
             self._gauged = now
             self.runs.close()
             counts = self.pool.counts()
@@ -258,4 +279,4 @@ class Role(ABC):
                 in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
                 running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
             )  # fmt: skip
-        return min([self._gauged + GAUGE_US, *(view.told_t + interval for view in self.peers.known.values())])
+        return self.next_beat_us()

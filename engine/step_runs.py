@@ -23,7 +23,7 @@ class _Run:
     end: int
     batch: tuple[int, ...]
     tokens: int
-    n: int = 1
+    n: int
 
 
 class StepRuns:
@@ -39,29 +39,40 @@ class StepRuns:
         return self.steps + 1
 
     def note(
-        self, op: str, batch: tuple[int, ...], since_seq: int, start_us: int, end_us: int, tokens: int | None = None
+        self,
+        op: str,
+        batch: tuple[int, ...],
+        since_seq: int,
+        start_us: int,
+        end_us: int,
+        tokens: int | None = None,
+        passes: int = 1,
+        last_us: int | None = None,
     ) -> None:
-        """A pass over `batch` (req ordinals) and `tokens` tokens (None: one each) has ended.
+        """`passes` passes over `batch` (req ordinals) and `tokens` tokens in all (None: one each a pass) have ended.
 
-        `since_seq` was the last seq taken when it began; times are us.
+        `since_seq` was the last seq taken when they began; the first began at `start_us`, the last at `last_us`
+        (None: it was the first), and it ended at `end_us`.
         """
-        count = len(batch) if tokens is None else tokens
-        self.steps += 1
+        count = len(batch) * passes if tokens is None else tokens
+        last_us = start_us if last_us is None else last_us
+        self.steps += passes
         run = self._run
         goes_on = run is not None and run.op == op and run.batch == batch and run.since_seq == since_seq
         if run is not None and goes_on and start_us - run.t < self._max_run_us:
-            run.n, run.t_end, run.end, run.tokens = run.n + 1, start_us, end_us, run.tokens + count
+            run.n, run.t_end, run.end, run.tokens = run.n + passes, last_us, end_us, run.tokens + count
             return
         self.close()
         self._run = _Run(
             op,
             self._recorder.seq if run is not None else since_seq,
-            self.steps,
+            self.steps - passes + 1,
             start_us,
-            start_us,
+            last_us,
             end_us,
             batch,
             count,
+            passes,
         )
 
     def close(self) -> None:

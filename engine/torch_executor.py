@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from engine.attention import decode_attention, prefill_attention
-from engine.executor import DecodeWork, PassResult, PrefillWork
+from engine.executor import DecodeRun, DecodeWork, PassResult, PrefillWork
 from engine.integrity import check_tags as find_mismatches
 from engine.integrity import seal_pages, stamp_headers
 from engine.kv_cache import KVCachePool
@@ -49,8 +49,10 @@ class TorchExecutor:
         seal_pages(self._pool, work.pages[work.start // page_tokens : stop // page_tokens])
         return self._results([work], [token], [stop], check, step, t)[0]
 
-    def decode(self, works: Sequence[DecodeWork], *, check_tags: bool, step: int) -> list[PassResult]:
-        """See `Executor`."""
+    def decode(
+        self, works: Sequence[DecodeWork], *, check_tags: bool, step: int, passes: int = 1, until_us: int = 0
+    ) -> DecodeRun:
+        """See `Executor`. Always one pass: tokens are wanted as they come."""
         t, page_tokens = self._now_us(), self._pool.geometry.page_tokens
         tables = np.zeros((len(works), max(len(work.pages) for work in works)), np.int64)
         for i, work in enumerate(works):
@@ -65,7 +67,7 @@ class TorchExecutor:
             torch.tensor([work.token for work in works]), torch.from_numpy(positions), torch.from_numpy(slots),
             self._payload, lambda q, k, v: decode_attention(q, k, v, table, lengths),
         )  # fmt: skip
-        return self._results(works, self._model.greedy(hidden), stops, check_tags, step, t)
+        return DecodeRun(self._results(works, self._model.greedy(hidden), stops, check_tags, step, t), 1, t)
 
     def _own(self, work: PrefillWork | DecodeWork, positions: np.ndarray) -> None:
         """Header and stamps of the slots that this pass is about to write."""

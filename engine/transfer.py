@@ -61,13 +61,15 @@ class KVSender:
             raise ValueError(f"room {self.grant.room}: {self.poll.name} -> {poll.name}")
         self.poll = poll
 
-    def batches(self, pages: np.ndarray, tokens: int, page_tokens: int) -> list[WriteBatch]:
+    def batches(
+        self, pages: np.ndarray, tokens: int, page_tokens: int, batch_pages: int = BATCH_PAGES
+    ) -> list[WriteBatch]:
         """Bounded batches that carry `tokens` tokens in `pages` to the first pages of the grant."""
         grant = self.grant
         valid = np.minimum(tokens - np.arange(len(pages)) * page_tokens, page_tokens).astype(np.int32)
         batches = []
-        for chunk, start in enumerate(range(0, len(pages), BATCH_PAGES)):
-            stop = min(start + BATCH_PAGES, len(pages))
+        for chunk, start in enumerate(range(0, len(pages), batch_pages)):
+            stop = min(start + batch_pages, len(pages))
             batches.append(
                 WriteBatch(
                     grant.xfer, grant.room, chunk, pages[start:stop], grant.decode, grant.pages[start:stop], grant.tag,

@@ -19,7 +19,7 @@ from engine.kv_cache import KVCachePool, PageGeometry
 from engine.ledger.recorder import Recorder
 from engine.model import Llama
 from engine.prefill import PrefillEngine
-from engine.role import Parts, Role
+from engine.role import Pace, Parts, Role
 from engine.server import worker_app
 from engine.torch_executor import TorchExecutor
 from engine.transport import SharedMemoryTransport
@@ -56,7 +56,7 @@ def build_role(
         worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory.describe(),
         limits=limits, wire=wire,
         checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit,
-        max_run_us=engine.step_run_ms * 1000,
+        pace=Pace(max_run_us=engine.step_run_ms * 1000),
         names={config.prefill_wire: "prefill-0"},
     )  # fmt: skip
     role = PrefillEngine(parts, SharedMemoryTransport(memory)) if config.role == "prefill" else DecodeEngine(parts)

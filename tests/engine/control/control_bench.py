@@ -8,14 +8,14 @@ from engine.block_pool import BlockPool
 from engine.clock import ManualClock
 from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
-from engine.executor import PassResult
+from engine.executor import DecodeRun, PassResult
 from engine.faults import Faults
 from engine.ledger.reader import read_ledger
 from engine.ledger.recorder import Recorder
 from engine.ledger.refs import expand_pages
 from engine.prefill import PrefillEngine
 from engine.request import GenerateRequest
-from engine.role import Ended, Parts, TokenLeft
+from engine.role import Ended, Pace, Parts, TokenLeft
 from engine.truth import TruthLog
 
 PAGE = 4  # tokens a page
@@ -62,8 +62,9 @@ class FakeExecutor:
     def prefill(self, works, *, check_tags, step):
         return self._run("prefill", works, [int(w.tokens[-1]) for w in works], check_tags, step)
 
-    def decode(self, works, *, check_tags, step):
-        return self._run("decode", works, [w.token for w in works], check_tags, step)
+    def decode(self, works, *, check_tags, step, passes=1, until_us=0):
+        start = self.clock.now_us()
+        return DecodeRun(self._run("decode", works, [w.token for w in works], check_tags, step), 1, start)
 
     def _run(self, kind, works, tokens, check, step):
         self.clock.advance(PASS_US)
@@ -168,7 +169,7 @@ class Bench:
             checks=Checks(Defences.parse(defences or {}), recorder),
             limits=Limits(role, pool.usable_pages * PAGE, context), faults=switches, truth=TruthLog(None, role),
             emit=lambda rid, event: self.events[role][rid].append(event), names={"mem://prefill": "prefill-0"},
-            max_run_us=MAX_RUN_US,
+            pace=Pace(max_run_us=MAX_RUN_US),
         )  # fmt: skip
 
     def given(self, rid, prompt=10, output=3, **changes):

@@ -4,7 +4,7 @@ import pytest
 from control_bench import PAGE, pages_of
 
 from engine.ledger.tag import make_tag, split_tag
-from engine.prefill import CHUNK_TOKENS
+from engine.role import Pace
 
 
 def test_tokens_come_out_and_both_sides_come_to_rest(bench):
@@ -126,17 +126,17 @@ def test_freed_pages_come_back_in_the_same_order_after_growth(bench):
 
 
 def test_a_long_prompt_is_computed_in_chunks_that_bind_each_range(bench):
-    prompt = CHUNK_TOKENS + 7
+    prompt = Pace().chunk_tokens + 7
     engine = bench(prefill_pages=90, decode_pages=90, context=600)
     engine.ask("r1", prompt=prompt, output=1)
     engine.run()
     writes, binds = engine.rows("pages", "prefill", op="write"), engine.rows("pages", "prefill", op="bind")
     for rows in (writes, binds):
         assert [(row["pos"], row["tok_off"], row["tokens"]) for row in rows] == [
-            (0, 0, CHUNK_TOKENS), (CHUNK_TOKENS // PAGE, 0, 7),
+            (0, 0, Pace().chunk_tokens), (Pace().chunk_tokens // PAGE, 0, 7),
         ]  # fmt: skip
     steps = engine.rows("steps", "prefill")
-    assert [(row["step"], row["n"], row["tokens"]) for row in steps] == [(1, 1, CHUNK_TOKENS), (2, 1, 7)]
+    assert [(row["step"], row["n"], row["tokens"]) for row in steps] == [(1, 1, Pace().chunk_tokens), (2, 1, 7)]
     for step, write, bind in zip(steps, writes, binds, strict=True):
         assert step["since_seq"] == write["since_seq"] < write["seq"] < bind["seq"] < step["seq"]
 

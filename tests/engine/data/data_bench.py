@@ -119,7 +119,7 @@ class DataWorker:
     def decode(self, *works, check=True):
         """One pass; its results."""
         self.step += 1
-        return self.executor.decode(works, check_tags=check, step=self.step)
+        return self.executor.decode(works, check_tags=check, step=self.step).results
 
     def generate(self, rid, token, position, pages, tag, count, *, check=True):
         """`count` tokens after `token`, which is written at `position`."""
