@@ -10,7 +10,8 @@ from collections import deque
 
 import numpy as np
 
-from engine.defences import ADMISSION_GATE, COVERED_COUNT, PAGE_TAG
+from engine.block_pool import QUARANTINE
+from engine.defences import ADMISSION_GATE, COVERED_COUNT, DEFERRED_RELEASE, OWNER_FREE, PAGE_TAG
 from engine.executor import DecodeWork, PassResult
 from engine.integrity import CheckMode
 from engine.ledger.tag import make_tag, split_tag
@@ -147,7 +148,7 @@ class DecodeEngine(Role):
             return
         receiver.drained = True
         if request.status is RequestStatus.HELD:
-            self._release(request)
+            self._release(request, "drained")
         elif request.status is RequestStatus.TRANSFERRING and result == "success":
             del self.transfers[xfer]
             self._commit(request, xfer, message["first_token"], message["covered_tokens"])
@@ -203,6 +204,7 @@ class DecodeEngine(Role):
                 continue
             if check:
                 self._checked[request.req] = self._checked.get(request.req, 0) + len(request.pages) * run.passes
+            self._free_early(request)
             self._leave(request, result.token, run.passes)
 
     def _passes(self, request: Request) -> int:
@@ -274,9 +276,46 @@ class DecodeEngine(Role):
         self.end(request, op, error)
 
     def _free(self, request: Request, cause: str) -> None:
+        if cause == "abort" and self.faults.leak.strikes():
+            return
         # In reverse, so that the free stack gives the pages back in table order.
         for tag, pages in reversed(self._by_tag(request)):
-            self.pool.free(request.req, tag, pages, cause)
+            kept = pages[request.freed :] if tag == int(request.tags[0]) else pages
+            if self.parts.holds.scrub:
+                self.parts.executor.scrub(kept)
+                self.pool.scrub(kept)
+            self._return(request, tag, kept, cause)
+        double = self.faults.double_free
+        if (
+            len(request.pages)
+            and cause == "finish"
+            and double.strikes()
+            and not self.checks.failed(OWNER_FREE, request.req, expected=1, found=2, pool=self.pool.name)
+        ):
+            self.pool.free_unchecked(request.req, int(request.tags[0]), request.pages[: double.pages], cause)
+
+    def _return(self, request: Request, tag: int, pages: np.ndarray, cause: str) -> None:
+        """Free pages; under the fault double-free also those that somebody else has by now."""
+        own = np.ones(len(pages), np.bool_)
+        if self.faults.double_free.on:
+            own[:] = False
+            own[np.unique(pages, return_index=True)[1]] = True  # the fault can give one request a page twice
+            own &= self.pool.owner_tags(pages) == tag
+        self.pool.free(request.req, tag, pages[own], cause)
+        if not own.all():
+            self.pool.free_unchecked(request.req, tag, pages[~own], cause)
+
+    def _free_early(self, request: Request) -> None:
+        """The fault early-free: prompt pages go while the request goes on reading them."""
+        fault = self.faults.early_free
+        if request.freed or len(request.pages) <= fault.pages or not fault.strikes():
+            return
+        pages, tag = request.pages[: fault.pages], int(request.tags[0])
+        if self.checks.failed(OWNER_FREE, request.req, expected=0, found=1, pool=self.pool.name):
+            return
+        self.runs.close()
+        self.pool.free(request.req, tag, pages, "left_window")
+        request.freed = fault.pages
 
     def _by_tag(self, request: Request) -> list[tuple[int, np.ndarray]]:
         """The block table as runs of one tag each."""
@@ -296,19 +335,34 @@ class DecodeEngine(Role):
         )
         self.send(prefill, receiver.prefill_address, {"kind": "abort", "xfer": xfer, "room": grant.room, "tag": tag})
         request.error = error
-        if self.faults.late_write.on:
+        if self.faults.late_write.strikes() and not self.checks.failed(
+            DEFERRED_RELEASE, request.req, expected=len(request.pages), found=0, pool=self.pool.name
+        ):
             del self.transfers[xfer]
             self._free(request, "abort")
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
             return
         request.move(RequestStatus.HELD)
-        self.pool.hold(request.req, tag, request.pages, "abort")
+        policy = self.parts.holds
+        deadline = self.parts.clock.now_us() + policy.timeout_us
+        own = self.pool.owner_tags(request.pages) == tag  # all, but for the fault double-free
+        self.pool.hold(request.req, tag, request.pages[own], "abort", deadline=deadline)
+        self.later(policy.timeout_us, lambda: self._hold_timeout(request, tag))
         self.tell_end(request)
 
-    def _release(self, request: Request) -> None:
-        """A held request's mover has drained."""
+    def _hold_timeout(self, request: Request, tag: int) -> None:
+        """A hold's deadline: its writer has not drained, and a timer does not prove that it will not write."""
+        if request.status is not RequestStatus.HELD:
+            return
+        if self.parts.holds.on_timeout == QUARANTINE:
+            self.pool.quarantine(request.req, tag, request.pages[self.pool.owner_tags(request.pages) == tag])
+        else:
+            self._release(request, "timeout")
+
+    def _release(self, request: Request, cause: str) -> None:
+        """A held request's mover has drained, or is waited for no more."""
         self.transfers = {x: pair for x, pair in self.transfers.items() if pair[0] is not request}
-        self._free(request, "drained")
+        self._free(request, cause)
         request.move(RequestStatus.ABORTED)
         self.end(request, "abort", request.error)

@@ -7,38 +7,56 @@ for that request alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from engine.integrity import CheckMode
 from engine.ledger.recorder import Recorder
 from engine.request import RequestError
 
 ADMISSION_GATE, COVERED_COUNT, PAGE_TAG = "admission-gate", "covered-count", "page-tag"
+DEFERRED_RELEASE, DRAIN_COUNT, SOURCE_HOLD = "deferred-release", "drain-count", "source-hold"
+COMPUTE_ORDER, ROOM_UNIQUE, GEOMETRY = "compute-order", "room-unique", "geometry"
+OWNER_FREE, SCOPED_KEYS = "owner-free", "scoped-keys"
 EXCEEDS_POOL, EXCEEDS_CONTEXT = "prompt_exceeds_pool", "prompt_exceeds_context"
-DETECTORS = {ADMISSION_GATE: "D1", COVERED_COUNT: "D2", PAGE_TAG: "D4"}
+DETECTORS = {
+    ADMISSION_GATE: "D1",  # prompt and output against every pool and the context, before any page is reserved
+    COVERED_COUNT: "D2",  # tokens that landed against tokens reserved for, per component, before they are bound
+    PAGE_TAG: "D4",  # the tag in each page's header against the block table's, before a token leaves
+    OWNER_FREE: "D8",  # a page is freed once, by its owner, and not while it is bound
+    DEFERRED_RELEASE: "D9",  # pages of an aborted handoff are held until its writer has drained
+    SCOPED_KEYS: "K",  # every identity field is in a cache key
+    ROOM_UNIQUE: "U",  # one live request per room, and grants answered for the request they name
+    GEOMETRY: "G",  # page size and format agree at registration; every destination page was granted
+    COMPUTE_ORDER: "O",  # pages are handed to the wire after the pass that fills them
+    DRAIN_COUNT: "O",  # nobody says 'outstanding 0' while writes are outstanding
+    SOURCE_HOLD: "O",  # source pages are kept until they were read
+}
 
 
 @dataclass(frozen=True)
 class Defences:
-    """Mode of each defence."""
+    """Mode of each defence, by name; what is not named is enforced."""
 
-    admission_gate: CheckMode = CheckMode.ENFORCE
-    covered_count: CheckMode = CheckMode.ENFORCE
-    page_tag: CheckMode = CheckMode.ENFORCE
+    chosen: Mapping[str, CheckMode] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, settings: dict[str, str]) -> Defences:
+    def parse(cls, settings: Mapping[str, str]) -> Defences:
         """From names as the command line has them. Raises ValueError naming what is not known."""
         for name, mode in settings.items():
             if name not in DETECTORS:
                 raise ValueError(f"unknown defence {name!r}; known: {', '.join(DETECTORS)}")
             if mode not in list(CheckMode):
                 raise ValueError(f"defence {name}: unknown mode {mode!r}; known: {', '.join(CheckMode)}")
-        return cls(**{name.replace("-", "_"): CheckMode(mode) for name, mode in settings.items()})
+        return cls({name: CheckMode(mode) for name, mode in settings.items()})
+
+    def mode(self, name: str) -> CheckMode:
+        """Mode of one defence."""
+        return self.chosen.get(name, CheckMode.ENFORCE)
 
     def modes(self) -> dict[str, str]:
         """Name -> mode."""
-        return {name: getattr(self, name.replace("-", "_")).value for name in DETECTORS}
+        return {name: self.mode(name).value for name in DETECTORS}
 
 
 class Checks:
@@ -51,7 +69,7 @@ class Checks:
 
     def mode(self, name: str) -> CheckMode:
         """Mode of a defence."""
-        return CheckMode(self.defences.modes()[name])
+        return self.defences.mode(name)
 
     def failed(
         self, name: str, req: int | None, *, expected: int, found: int, action: str | None = None, **columns: object

@@ -7,7 +7,7 @@ expected tags only after the content was gathered: a write that lands during the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,8 +69,10 @@ class DecodeRun:
 class Executor(Protocol):
     """Runs forward passes. `step` numbers the first of them within the worker's epoch."""
 
-    def prefill(self, works: Sequence[PrefillWork], *, check_tags: bool, step: int) -> list[PassResult]:
-        """Compute prompt chunks; one result per work."""
+    def prefill(
+        self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
+    ) -> list[PassResult]:
+        """Compute prompt chunks; one result per work. `before_write` is called right before the first byte lands."""
 
     def decode(
         self, works: Sequence[DecodeWork], *, check_tags: bool, step: int, passes: int = 1, until_us: int = 0
@@ -79,3 +81,6 @@ class Executor(Protocol):
 
         No pass begins at or after `until_us`, but for the first. A pass whose check fails is the only one of its run.
         """
+
+    def scrub(self, pages: np.ndarray) -> None:
+        """Zero pages (int32 [n]): payload, header and stamps."""

@@ -72,7 +72,7 @@ class GatewayCollector(Collector):
 
 def _failures(checks: Checks) -> Metric:
     failures = CounterMetricFamily("kvwitness_check_failures", "Failed checks by detector", labels=["detector"])
-    for detector in DETECTORS.values():
+    for detector in sorted(set(DETECTORS.values())):
         failures.add_metric([detector], checks.failures[detector])
     return failures
 

@@ -6,56 +6,20 @@ outstanding 0 is sent only then.
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from collections import deque
 
 import numpy as np
 
-from engine.defences import ADMISSION_GATE, PAGE_TAG
+from engine.bootstrap_queue import PrefillBootstrapQueue
+from engine.defences import ADMISSION_GATE, COMPUTE_ORDER, PAGE_TAG, ROOM_UNIQUE
 from engine.executor import PrefillWork
+from engine.handover import Computing, Handovers
 from engine.integrity import CheckMode
 from engine.request import Request, RequestError, RequestStatus
 from engine.role import Parts, Role
 from engine.transfer import Grant, KVPoll, KVSender
-from engine.transport import Callbacks, Transport, WriteBatch
+from engine.transport import Transport
 from engine.wire import Message
-
-log = logging.getLogger(__name__)
-
-REMEMBERED_REFUSALS = 4096
-
-
-@dataclass
-class _Computing:
-    """A request between its grant and the end of its writes."""
-
-    request: Request
-    sender: KVSender
-    tokens: np.ndarray
-    done: int = 0
-    first_token: int | None = None
-    failed: str | None = None
-    outstanding: int = 0  # batches submitted and neither landed, failed nor cancelled
-
-
-@dataclass
-class PrefillBootstrapQueue:
-    """Rooms for which request or grant is still to come, and what the one that comes too late is to be told."""
-
-    requests: dict[int, Request] = field(default_factory=dict)
-    grants: dict[int, Grant] = field(default_factory=dict)
-    refused: OrderedDict[int, RequestError] = field(default_factory=OrderedDict)
-
-    def refuse(self, room: int, error: RequestError) -> None:
-        """Remember why `room` is dead. What never comes to ask is forgotten, the oldest first."""
-        self.refused[room] = error
-        while len(self.refused) > REMEMBERED_REFUSALS:
-            self.refused.popitem(last=False)
-
-    def ready(self) -> list[int]:
-        """Rooms that have both."""
-        return [room for room in self.requests if room in self.grants]
 
 
 class PrefillEngine(Role):
@@ -65,10 +29,10 @@ class PrefillEngine(Role):
         super().__init__(parts)
         self.transport = transport
         self.queue = PrefillBootstrapQueue()
-        self._waiting: deque[_Computing] = deque()
-        self._computing: dict[int, _Computing] = {}  # xfer -> what is computed or written
+        self.handovers = Handovers(self, transport)
+        self._computing = self.handovers.items
+        self._waiting: deque[Computing] = deque()
         self._connected: dict[str, Message] = {}
-        self._landed: deque[tuple[int, str | None]] = deque()  # from the writer thread: xfer, error
 
     def admit(self, request: Request) -> None:
         """See `Role`. An over-pool prompt is refused here, or (fault short-handoff) swapped for a placeholder."""
@@ -93,8 +57,8 @@ class PrefillEngine(Role):
             self._row(request, "admit")
         request.move(RequestStatus.WAITING)
         self._row(request, "room", room=request.given.room)
-        self.queue.requests[request.given.room] = request
-        self._start_ready()
+        self.queue.add_request(request)
+        self._start(request.given.room)
 
     def handle(self, message: Message) -> None:
         """See `Role`."""
@@ -109,8 +73,7 @@ class PrefillEngine(Role):
 
     def give_up(self, request: Request, error: RequestError) -> None:
         """See `Role`. The door closed its side: nothing is cancelled here before decode says so."""
-        if request.given.room in self.queue.requests and request.given.room not in self.queue.grants:
-            del self.queue.requests[request.given.room]
+        if self.queue.take_request(request.given.room, request) is not None:
             self._refuse_room(request.given.room, error)
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
@@ -126,23 +89,23 @@ class PrefillEngine(Role):
 
     def work(self) -> bool:
         """See `Role`."""
-        busy = self._take_landed()
+        busy = self.handovers.take_landed()
         batch = [] if self.paused else self._next_batch()
         if batch:
             self._compute(batch)
         return busy or bool(batch)
 
     def _refuse_room(self, room: int, error: RequestError) -> None:
-        grant = self.queue.grants.pop(room, None)
+        grant = self.queue.take_grant(room)
         if grant is None:
             self.queue.refuse(room, error)
         else:
-            self._ack(KVSender(grant), 0, "failed", error=error)
+            self.handovers.ack(KVSender(grant), 0, "failed", error=error)
 
     def _on_grant(self, message: Message) -> None:
         grant = Grant(
             message["xfer"], message["room"], message["rid"], message["tag"], np.array(message["pages"], np.int32),
-            message["from"], message["at"],
+            message["from"], message["at"], message["memory"].get("pages", 0),
         )  # fmt: skip
         problem = self._connect(message)
         refused = self.queue.refused.pop(grant.room, None)
@@ -150,14 +113,14 @@ class PrefillEngine(Role):
             refused = RequestError(502, "geometry_refused", problem)
             self._bury(grant.room, refused)
         if refused is not None:
-            self._ack(KVSender(grant), 0, "failed", error=refused)
+            self.handovers.ack(KVSender(grant), 0, "failed", error=refused)
             return
-        self.queue.grants[grant.room] = grant
-        self._start_ready()
+        self.queue.add_grant(grant)
+        self._start(grant.room)
 
     def _bury(self, room: int, error: RequestError) -> None:
         """A room comes to nothing: end its request, now or when it arrives."""
-        request = self.queue.requests.pop(room, None)
+        request = self.queue.take_request(room)
         if request is None:
             self.queue.refuse(room, error)
         else:
@@ -175,15 +138,25 @@ class PrefillEngine(Role):
         self._connected[message["from"]] = message["memory"]
         return None
 
-    def _start_ready(self) -> None:
-        for room in self.queue.ready():
-            request, sender = self.queue.requests.pop(room), KVSender(self.queue.grants.pop(room))
+    def _start(self, room: int) -> None:
+        """Let the requests of a room begin whose grants are there."""
+        while (pair := self.queue.pair(room)) is not None:
+            request, grant = pair
+            if grant.rid != request.given.rid and self.checks.failed(
+                ROOM_UNIQUE, request.req, expected=grant.room, found=room, pool=self.pool.name
+            ):
+                error = RequestError(502, "room_mismatch", f"room {room} was granted to another request")
+                self.handovers.ack(KVSender(grant), 0, "failed", error=error)
+                request.move(RequestStatus.ABORTED)
+                self.end(request, "abort", error)
+                continue
+            sender = KVSender(grant)
             over = request.prompt_tokens > self.parts.limits.pool_tokens
             tokens = self.faults.short_handoff.placeholder if over else request.given.tokens
             sender.move(KVPoll.WAITING_FOR_INPUT)
-            self._waiting.append(_Computing(request, sender, np.array(tokens, np.int32)))
+            self._waiting.append(Computing(request, sender, tokens))
 
-    def _next_batch(self) -> list[tuple[_Computing, int]]:
+    def _next_batch(self) -> list[tuple[Computing, int]]:
         """Chunks for one pass: (who, how many tokens), at most `batch_tokens` in all."""
         budget, batch = self.parts.pace.batch_tokens, []
         while self._waiting and self.pool.free_pages >= self.pool.pages_for(len(self._waiting[0].tokens)):
@@ -199,19 +172,24 @@ class PrefillEngine(Role):
                 budget -= count
         return batch
 
-    def _compute(self, batch: list[tuple[_Computing, int]]) -> None:
+    def _compute(self, batch: list[tuple[Computing, int]]) -> None:
         """One pass over the chunks, and its rows: writes, binds, the steps run, first tokens."""
         works = [self._work(item, count) for item, count in batch]
         check = self.checks.mode(PAGE_TAG) is not CheckMode.OFF
         since, start = self.recorder.seq, self.parts.clock.now_us()
-        results = self.parts.executor.prefill(works, check_tags=check, step=self.runs.next_step())
+        for item, count in batch:
+            self._hand_over_early(item, count)
+        written = [since]
+        results = self.parts.executor.prefill(
+            works, check_tags=check, step=self.runs.next_step(), before_write=lambda: written.append(self.recorder.seq)
+        )
         end = self.parts.clock.now_us()
         page_tokens = self.pool.page_tokens
         for (item, count), work in zip(batch, works, strict=True):
             first = work.start // page_tokens
             pages, tag = work.pages[first:], int(work.tags[0])
             columns = {"pos": first, "tok_off": work.start % page_tokens, "tokens": count}
-            self.recorder.pages("write", self.pool.name, item.request.req, tag, pages, since_seq=since, **columns)
+            self.recorder.pages("write", self.pool.name, item.request.req, tag, pages, since_seq=written[-1], **columns)
             self.recorder.pages("bind", self.pool.name, item.request.req, tag, pages, **columns)
             item.done += count
         self.runs.note(
@@ -227,103 +205,34 @@ class PrefillEngine(Role):
                     page=worst.page, step=self.runs.steps, n=len(result.mismatches),
                 ):  # fmt: skip
                     item.failed = message
-            if item.failed:
-                self._drained(item)
-            elif item.done == len(item.tokens):
+            if item.done == len(item.tokens) and not item.failed:
                 item.first_token = result.token
                 self._row(item.request, "first_token")
-                self._hand_over(item)
+            if item.handed_over:
+                continue
+            if item.failed:
+                self.handovers.drained(item)
+            elif item.done == len(item.tokens):
+                self.handovers.start(item)
 
-    def _work(self, item: _Computing, count: int) -> PrefillWork:
+    def _hand_over_early(self, item: Computing, count: int) -> None:
+        """The fault early-post: the writes of a prompt are submitted before the pass that completes it has run."""
+        last = item.done + count == len(item.tokens)
+        if (
+            last
+            and self.faults.early_post.strikes()
+            and not self.checks.failed(
+                COMPUTE_ORDER, item.request.req, expected=len(item.tokens), found=item.done, pool=self.pool.name
+            )
+        ):
+            self.handovers.start(item)
+
+    def _work(self, item: Computing, count: int) -> PrefillWork:
         covered = self.pool.pages_for(item.done + count)
         return PrefillWork(
-            item.request.req, item.request.stamp, item.tokens[item.done : item.done + count], item.done,
+            item.request.req, item.request.stamp, np.asarray(item.tokens[item.done : item.done + count], np.int32), item.done,
             item.request.pages[:covered], item.request.tags[:covered],
         )  # fmt: skip
-
-    def _hand_over(self, item: _Computing) -> None:
-        item.request.move(RequestStatus.TRANSFERRING)
-        sender, xfer = item.sender, item.sender.grant.xfer
-        sender.move(KVPoll.TRANSFERRING)
-        if self.faults.late_write.take(xfer, item.request.given.rid):
-            self.transport.gate(xfer)
-        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens, self.parts.pace.transfer_pages)
-        item.outstanding = len(batches)
-        for batch in batches:
-            self.transport.submit(batch, self._callbacks(item, batch))
-
-    def _callbacks(self, item: _Computing, batch: WriteBatch) -> Callbacks:
-        columns = {
-            "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
-            "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
-            "src_tag": int(item.request.tags[0]), "dst_tag": batch.dst_tag,
-            "n": len(batch.src_pages), "pos": batch.chunk * self.parts.pace.transfer_pages,
-        }  # fmt: skip
-        lists = {"src_pages": batch.src_pages.tolist(), "dst_pages": batch.dst_pages.tolist()}
-
-        def post() -> None:
-            self.recorder.record("transfers", "post", **columns, **lists)
-
-        def done(count: int) -> None:
-            self.recorder.record("transfers", "done", **columns, **lists, bytes=count)
-            self._landed.append((batch.xfer, None))
-
-        def failed(message: str) -> None:
-            self.recorder.record("transfers", "fail", **columns, **lists, status=message)
-            self._landed.append((batch.xfer, message))
-
-        return Callbacks(post, done, failed)
-
-    def _take_landed(self) -> bool:
-        busy = bool(self._landed)
-        while self._landed:
-            xfer, error = self._landed.popleft()
-            item = self._computing[xfer]
-            item.outstanding -= 1
-            item.failed = item.failed or error
-            if item.outstanding == 0:
-                self._drained(item)
-        return busy
-
-    def _drained(self, item: _Computing) -> None:
-        """Nothing of this handoff is outstanding any more: tell decode, and let the source pages go."""
-        request, sender = item.request, item.sender
-        del self._computing[sender.grant.xfer]
-        self.faults.late_write.gated.pop(sender.grant.xfer, None)
-        error = RequestError(502, "transfer_failed", item.failed) if item.failed else None
-        result = "failed" if error else "aborted" if sender.aborted else "success"
-        sender.move(KVPoll.SUCCESS if result == "success" else KVPoll.FAILED)
-        self._ack(sender, 0, result, item, error)
-        tag, cause = int(request.tags[0]), "sent" if result == "success" else "error" if error else "abort"
-        bound = request.pages[: self.pool.pages_for(item.done)]
-        if len(bound):
-            self.recorder.pages("unbind", self.pool.name, request.req, tag, bound, cause=cause)
-        self.pool.free(request.req, tag, request.pages, cause)
-        if sender.aborted:
-            error = RequestError(499, "aborted", "aborted by decode")
-        request.move(RequestStatus.ABORTED if error else RequestStatus.FINISHED)
-        self.end(request, "abort" if error else "finish", error)
-
-    def _ack(
-        self,
-        sender: KVSender,
-        outstanding: int,
-        result: str,
-        item: _Computing | None = None,
-        error: RequestError | None = None,
-    ) -> None:
-        grant = sender.grant
-        sender.told_outstanding = outstanding
-        self.recorder.record(
-            "transfers", "ack", xfer=grant.xfer, room=grant.room, req=item.request.req if item else None,
-            peer=grant.decode, outstanding=outstanding, status="sent", dst_tag=grant.tag,
-        )  # fmt: skip
-        message: Message = {"kind": "ack", "xfer": grant.xfer, "outstanding": outstanding, "result": result}
-        if item is not None and result == "success":
-            message |= {"first_token": item.first_token, "covered_tokens": len(item.tokens)}
-        if error is not None:
-            message["error"] = error.packed()
-        self.send(grant.decode, grant.decode_address, message)
 
     def _on_abort(self, message: Message) -> None:
         """Decode gave up: drop what is not posted, and tell it when nothing is outstanding."""
@@ -339,23 +248,19 @@ class PrefillEngine(Role):
         if item in self._waiting:
             self._waiting.remove(item)
             item.sender.move(KVPoll.FAILED)
-            self._ack(item.sender, 0, "aborted")
+            self.handovers.ack(item.sender, 0, "aborted")
             item.request.move(RequestStatus.ABORTED)
             self.end(item.request, "abort", RequestError(499, "aborted", "aborted by decode"))
         elif item.request.status is RequestStatus.RUNNING:
             if not self.faults.late_write.on:
-                self._drained(item)
+                self.handovers.drained(item)
         else:
-            if not self.faults.late_write.on:
-                item.outstanding -= self.transport.cancel(xfer)
-            if item.outstanding:
-                self._ack(item.sender, item.outstanding, "aborted", item)
-            else:
-                self._drained(item)
+            self.handovers.aborted(item)
 
     def _abort_before_start(self, xfer: int, room: int, message: Message) -> None:
         """The room has a grant but no request yet (it may still come), or its handoff is already over."""
-        grant = self.queue.grants.pop(room, None)
-        if grant is not None and grant.xfer == xfer:
+        grant = self.queue.grant_of(xfer, room)
+        if grant is not None:
+            self.queue.take_grant(room, grant)
             self.queue.refuse(room, RequestError(499, "aborted", "aborted by decode"))
-            self._ack(KVSender(grant), 0, "aborted")
+            self.handovers.ack(KVSender(grant), 0, "aborted")

@@ -6,6 +6,7 @@ finish in disguise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
@@ -78,10 +79,14 @@ class GenerateRequest:
     rid: str
     tenant: str
     room: int
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     max_tokens: int
     bootstrap: str = ""  # prefill's wire address
     purpose: str = "customer"
+    adapter: str | None = None
+    media: str | None = None
+    weights: str = "induction-llama"
+    kv_format: str = "float32"
 
 
 @dataclass
@@ -98,6 +103,7 @@ class Request:
     last_token: int = 0  # the input of the next decode pass
     last_token_us: int | None = None
     error: RequestError | None = None
+    freed: int = 0  # pages at the head of its table that a fault has already freed
     told: bool = False  # whether the client has heard of its end
 
     @property

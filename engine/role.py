@@ -6,24 +6,26 @@ be done now and says whether it did anything. Only `submit` and `abort` may be c
 
 from __future__ import annotations
 
+import heapq
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 
-from engine.block_pool import BlockPool
+from engine.block_pool import QUARANTINE, BlockPool
 from engine.clock import Clock
-from engine.defences import Checks, Limits
+from engine.defences import ROOM_UNIQUE, Checks, Limits
 from engine.executor import Executor
 from engine.faults import Faults
 from engine.ledger.recorder import Recorder
 from engine.request import GenerateRequest, Request, RequestError, RequestStatus
 from engine.step_runs import StepRuns
 from engine.transport import BATCH_PAGES
-from engine.truth import TruthLog, stamp_of
+from engine.truth import Truth, stamp_of
 from engine.wire import Message, Peers, Wire
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,15 @@ class Pace:
     beat_busy_us: int = 50_000
     beat_idle_us: int = 1_000_000
     gauge_us: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class HoldPolicy:
+    """How long pages of an aborted handoff wait for their writer to drain, and what happens then."""
+
+    timeout_us: int = 30_000_000
+    on_timeout: str = QUARANTINE  # or release: a timer proves nothing, so that is for those who prefer capacity
+    scrub: bool = False  # zero pages before they go back to the pool
 
 
 @dataclass(frozen=True)
@@ -79,10 +90,11 @@ class Parts:
     checks: Checks
     limits: Limits
     faults: Faults
-    truth: TruthLog
+    truth: Truth
     emit: Emit
     names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
     pace: Pace = Pace()
+    holds: HoldPolicy = HoldPolicy()
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,8 @@ class Role(ABC):
         self._by_room: dict[int, Request] = {}
         self._next_req = 1
         self._commands: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._planned = count()
         self._gauged = 0
 
     def submit(self, given: GenerateRequest) -> None:
@@ -131,15 +145,24 @@ class Role(ABC):
     def tick(self) -> Turn:
         """One round: commands, messages, the role's own work, heartbeats and gauges."""
         messages = self.parts.wire.receive()
-        busy = bool(messages or self._commands)
+        busy = bool(messages or self._commands or self._due())
         if busy:
             self.runs.close()
         while self._commands:
             self._commands.popleft()()
         for message in messages:
             self._hear(message)
+        while self._due():
+            heapq.heappop(self._timers)[2]()
         busy = self.work() or busy
         return Turn(busy, self._keep_time())
+
+    def later(self, micros: int, action: Callable[[], None]) -> None:
+        """Do something in the first turn after that time."""
+        heapq.heappush(self._timers, (self.parts.clock.now_us() + micros, next(self._planned), action))
+
+    def _due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()
 
     @abstractmethod
     def release_writes(self) -> None:
@@ -148,6 +171,8 @@ class Role(ABC):
     def close(self) -> None:
         """Write what is still open; nothing ticks any more."""
         self.runs.close()
+        for request in self.requests.values():
+            self.parts.truth.finish(request.given.rid, request.output_tokens, request.last_token_us)
         self.parts.wire.close()
 
     @abstractmethod
@@ -208,7 +233,8 @@ class Role(ABC):
         self.requests.pop(request.req, None)
         if self._by_rid.get(request.given.rid) is request:
             del self._by_rid[request.given.rid]
-        self._by_room.pop(request.given.room, None)
+        if self._by_room.get(request.given.room) is request:
+            del self._by_room[request.given.room]
         self.parts.truth.finish(request.given.rid, request.output_tokens, request.last_token_us)
         self.tell_end(request)
 
@@ -223,7 +249,8 @@ class Role(ABC):
         self.parts.truth.stamp(request.stamp, given.rid)
         self._row(
             request, "receive", rid=given.rid, attempt=1, choice=0, room=given.room, tenant=given.tenant,
-            purpose=given.purpose, weights="induction-llama", kv_format="float32", prompt_tokens=request.prompt_tokens,
+            purpose=given.purpose, adapter=given.adapter, media=given.media, weights=given.weights,
+            kv_format=given.kv_format, prompt_tokens=request.prompt_tokens,
             limit_tokens=self.parts.limits.prompt_limit_tokens,
         )  # fmt: skip
         self.admit(request)
@@ -234,7 +261,8 @@ class Role(ABC):
             return RequestError(
                 HTTPStatus.CONFLICT, "request_id_in_use", f"request id {given.rid} is in use; send a new x-request-id"
             )
-        if given.room in self._by_room:
+        taken = self._by_room.get(given.room)
+        if taken is not None and self.checks.failed(ROOM_UNIQUE, None, expected=taken.req, found=self._next_req):
             return RequestError(HTTPStatus.CONFLICT, "room_in_use", f"bootstrap room {given.room} is in use")
         return None
 
@@ -259,7 +287,9 @@ class Role(ABC):
         """When the next heartbeat or gauge is due (us)."""
         pace = self.parts.pace
         interval = pace.beat_busy_us if self._by_rid else pace.beat_idle_us
-        return min([self._gauged + pace.gauge_us, *(view.told_t + interval for view in self.peers.known.values())])
+        timer = [self._timers[0][0]] if self._timers else []
+        beats = (view.told_t + interval for view in self.peers.known.values())
+        return min([self._gauged + pace.gauge_us, *timer, *beats])
 
     def _keep_time(self) -> int:
         """Heartbeats to peers and the gauge row; returns when the next of them is due."""

@@ -30,8 +30,11 @@ class TorchExecutor:
         self.after_gather: Callable[[], None] | None = None
         """Called in each pass between its last gather and its check: the place where a test lets a write land."""
 
-    def prefill(self, works: Sequence[PrefillWork], *, check_tags: bool, step: int) -> list[PassResult]:
+    def prefill(
+        self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
+    ) -> list[PassResult]:
         """See `Executor`. A page that a chunk completes gets its digest."""
+        before_write()
         return [self._prefill(work, check_tags, step) for work in works]
 
     def _prefill(self, work: PrefillWork, check: bool, step: int) -> PassResult:
@@ -68,6 +71,12 @@ class TorchExecutor:
             self._payload, lambda q, k, v: decode_attention(q, k, v, table, lengths),
         )  # fmt: skip
         return DecodeRun(self._results(works, self._model.greedy(hidden), stops, check_tags, step, t), 1, t)
+
+    def scrub(self, pages: np.ndarray) -> None:
+        """See `Executor`."""
+        self._pool.payload[pages], self._pool.stamps[pages] = 0, 0
+        for name in ("tag", "digest", "tokens"):
+            self._pool.headers[name][pages] = 0
 
     def _own(self, work: PrefillWork | DecodeWork, positions: np.ndarray) -> None:
         """Header and stamps of the slots that this pass is about to write."""

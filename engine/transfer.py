@@ -44,6 +44,7 @@ class Grant:
     pages: np.ndarray
     decode: str
     decode_address: str
+    pool_pages: int = 0  # of decode's pool
 
 
 class KVSender:

@@ -17,7 +17,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,14 +41,19 @@ class WriteBatch:
     dst_tag: int
     tokens: np.ndarray
 
+    def to(self, dst_pages: np.ndarray) -> WriteBatch:
+        """The same batch to other pages."""
+        return replace(self, dst_pages=dst_pages)
+
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Called in the thread that writes: `post`, then `done` with the bytes written; or `failed` saying why."""
+    """Called in the thread that writes: `post`, then `done` with the bytes written; or `failed` saying why, and how
+    many bytes were written all the same (None: not known)."""
 
     post: Callable[[], None]
     done: Callable[[int], None]
-    failed: Callable[[str], None]
+    failed: Callable[[str, int | None], None]
 
 
 class Transport(Protocol):
@@ -69,6 +74,9 @@ class Transport(Protocol):
     def ungate(self, xfer: int | None = None) -> None:
         """Let a gated transfer (None: all) go."""
 
+    def spoil(self, xfer: int, chunk: int) -> None:
+        """Let one batch of a transfer fail before its first byte, once it is its turn."""
+
     def close(self) -> None:
         """Stop writing."""
 
@@ -81,6 +89,7 @@ class SharedMemoryTransport:
         self._peers: dict[str, KVCachePool] = {}
         self._queue: deque[tuple[WriteBatch, Callbacks]] = deque()
         self._gated: set[int] = set()
+        self._spoiled: set[tuple[int, int]] = set()
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="kv-writer", daemon=True)
@@ -118,6 +127,10 @@ class SharedMemoryTransport:
             self._gated = set() if xfer is None else self._gated - {xfer}
             self._changed.notify()
 
+    def spoil(self, xfer: int, chunk: int) -> None:
+        """See `Transport`."""
+        self._spoiled.add((xfer, chunk))
+
     def close(self) -> None:
         """See `Transport`."""
         with self._changed:
@@ -140,19 +153,22 @@ class SharedMemoryTransport:
         while (item := self._next()) is not None:
             batch, callbacks = item
             if (problem := self._problem(batch)) is not None:
-                callbacks.failed(problem)
+                callbacks.failed(problem, 0)
                 continue
             try:
                 callbacks.post()
                 self._copy(batch)
             except Exception as error:  # whatever it was, the batch is accounted for and others go on
                 log.exception("transfer %d, batch %d to %s failed", batch.xfer, batch.chunk, batch.dst)
-                callbacks.failed(f"{type(error).__name__}: {error}")
+                callbacks.failed(f"{type(error).__name__}: {error}", None)
             else:
                 callbacks.done(len(batch.dst_pages) * self._pool.geometry.page_bytes)
 
     def _problem(self, batch: WriteBatch) -> str | None:
         """Why a batch cannot be written; None where it can."""
+        if (batch.xfer, batch.chunk) in self._spoiled:
+            self._spoiled.remove((batch.xfer, batch.chunk))
+            return "spoiled by the fault fail-open"
         target = self._peers.get(batch.dst)
         if target is None:
             return f"{batch.dst} is not connected; connected: {', '.join(sorted(self._peers)) or 'nobody'}"

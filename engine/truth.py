@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,16 @@ from engine.kv_cache import KVCachePool
 def stamp_of(rid: str) -> int:
     """The stamp (63 bits, never 0) that a request leaves in every slot it writes."""
     return int.from_bytes(hashlib.blake2b(rid.encode(), digest_size=8).digest(), "little") >> 1 | 1
+
+
+class Truth(Protocol):
+    """What a role tells of requests; what passes read is told by the executor."""
+
+    def stamp(self, stamp: int, rid: str) -> None:
+        """Which request a stamp belongs to."""
+
+    def finish(self, rid: str, output_tokens: int, last_token_us: int | None) -> None:
+        """How many tokens left, and when the last one did (the worker's clock)."""
 
 
 class TruthLog:
@@ -108,6 +118,7 @@ class TruthResponse:
     undecided: bool = False  # not contaminated but for a torn page, perhaps
     unwritten: bool = False  # a pass read slots that nobody had written, and a token left
     donors: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # rid -> (worker, page)
+    perhaps: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
     first_worker: str | None = None
     first_step: int | None = None  # of the first contaminated pass on `first_worker`
     output_tokens: int = 0
@@ -142,6 +153,8 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
     response.undecided |= bool(torn) and not response.contaminated
     for page, stamps in row["foreign"].items():
         if int(page) in torn:
+            for stamp in filter(None, stamps):
+                response.perhaps[rids[stamp]].add((worker, int(page)))
             continue
         response.unwritten |= 0 in stamps
         for stamp in filter(None, stamps):

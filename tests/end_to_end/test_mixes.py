@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mixes import TENANTS, LiveEngine, Said, candidates_by_text, run_mix
 
+from engine.defences import DETECTORS
 from engine.ledger.reader import Ledger, read_ledger
 from engine.truth import TruthResponse, read_truth
 from forensics.foreign_reads import ForeignReads, foreign_reads
@@ -38,7 +39,8 @@ def run_campaign(place: Path, mode: str) -> Campaign:
 
     config = EngineConfig(
         str(place / "ledger"), str(place / "run"), prefill_pages=33, decode_pages=97, context_tokens=1024,
-        faults=("short-handoff", "late-write"), defences=dict.fromkeys(DEFENCES, mode), truth=True, step_run_ms=0, tenants=TENANTS,
+        faults=("short-handoff", "late-write"),
+        defences={**dict.fromkeys(DETECTORS, "off"), **dict.fromkeys(DEFENCES, mode)}, truth=True, step_run_ms=0, tenants=TENANTS,
     )  # fmt: skip
     running = start_engine(config)
     try:

@@ -59,7 +59,8 @@ class FakeExecutor:
     def __init__(self, clock):
         self.clock, self.passes, self.mismatch = clock, [], {}
 
-    def prefill(self, works, *, check_tags, step):
+    def prefill(self, works, *, check_tags, step, before_write):
+        before_write()
         return self._run("prefill", works, [int(w.tokens[-1]) for w in works], check_tags, step)
 
     def decode(self, works, *, check_tags, step, passes=1, until_us=0):
@@ -96,6 +97,9 @@ class FakeTransport:
         dropped = len(self.queue) - len(kept)
         self.queue = deque(kept)
         return dropped
+
+    def spoil(self, xfer, chunk):
+        self.spoiled = (xfer, chunk)
 
     def gate(self, xfer):
         self.gated.add(xfer)

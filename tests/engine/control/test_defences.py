@@ -6,7 +6,7 @@ from control_bench import PAGE
 from engine.defences import DETECTORS, Defences, Limits
 from engine.executor import TagMismatch
 
-OFF = {name: "off" for name in DETECTORS}
+OFF = dict.fromkeys(DETECTORS, "off")
 MISMATCH = (TagMismatch(page=3, index=2, expected=77, found=78), TagMismatch(4, 3, 77, 0))
 
 
@@ -138,9 +138,7 @@ def test_failures_are_counted_by_detector(bench):
 
 
 def test_modes_are_parsed_and_the_unknown_is_refused():
-    assert Defences.parse({"page-tag": "log"}).modes() == {
-        "admission-gate": "enforce", "covered-count": "enforce", "page-tag": "log",
-    }  # fmt: skip
+    assert Defences.parse({"page-tag": "log"}).modes() == {**dict.fromkeys(DETECTORS, "enforce"), "page-tag": "log"}
     with pytest.raises(ValueError, match="unknown defence 'gate'; known: admission-gate"):
         Defences.parse({"gate": "off"})
     with pytest.raises(ValueError, match="defence page-tag: unknown mode 'on'; known: off, log, enforce"):

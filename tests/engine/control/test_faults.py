@@ -3,9 +3,10 @@
 import pytest
 from control_bench import PAGE
 
+from engine.defences import DETECTORS
 from engine.faults import Faults
 
-OFF = {"admission-gate": "off", "covered-count": "off", "page-tag": "off"}
+OFF = dict.fromkeys(DETECTORS, "off")
 
 
 def test_without_the_fault_an_over_pool_prompt_is_refused_by_prefill(bench):
@@ -119,5 +120,5 @@ def test_faults_are_named_and_the_unknown_is_refused():
     faults = Faults()
     faults.switch("late-write", True)
     assert faults.active() == ["late-write"]
-    with pytest.raises(ValueError, match=r"unknown fault 'latewrite'; known: short-handoff, late-write"):
+    with pytest.raises(ValueError, match=r"unknown fault 'latewrite'; known: short-handoff, fail-open, late-write, "):
         faults.switch("latewrite", True)

@@ -1,0 +1,192 @@
+"""The executor of virtual time: a cost model in place of a model, and eyes for what really lies in the pages.
+
+Invariant: a pass writes its slots and reads its table at the moment it begins. A run of passes is cut at the end of
+the pass in which anything comes in that the next one must not miss: a message, or bytes on a page that is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engine.executor import DecodeRun, DecodeWork, PassResult, PrefillWork, TagMismatch
+from engine.simulation.clock import VirtualClock
+from engine.simulation.cost import CostModel
+from engine.simulation.memory import PageStore, Write
+from engine.simulation.people import People
+from engine.simulation.reading import Reader, look, mismatches
+from engine.simulation.truth import SimTruth
+from engine.simulation.world import Task
+
+
+class SimExecutor:
+    """See `Executor`. `task` is the worker's; its passes take the task's time."""
+
+    def __init__(
+        self, task: Task, clock: VirtualClock, store: PageStore, costs: CostModel, people: People, truth: SimTruth
+    ) -> None:
+        self._task, self._clock, self._store, self._costs = task, clock, store, costs
+        self._people, self._truth = people, truth
+        self._readers: dict[int, Reader] = {}  # bound in the last decode run, by stamp
+        self._growing = _Growing.nothing()
+        self._bound: tuple[tuple[int, int], ...] = ()
+        store.before_change = self._grow
+        store.changed = self._changed
+
+    def prefill(
+        self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
+    ) -> list[PassResult]:
+        """See `Executor`. Everything lands when the pass ends."""
+        world = self._task.world
+        tokens, context = sum(len(work.tokens) for work in works), max(work.start for work in works)
+        self._task.work(world.now + self._costs.prefill_us(tokens, context))
+        before_write()
+        return [self._prefill(work, check_tags, step) for work in works]
+
+    def _prefill(self, work: PrefillWork, check: bool, step: int) -> PassResult:
+        """A chunk's bytes are there when its pass ends, and not before."""
+        now, size = self._task.world.now, self._store.page_tokens
+        person, first, stop = self._people[work.stamp], work.start // size, work.start + len(work.tokens)
+        contents = np.full(len(work.pages) - first, work.stamp, np.int64)
+        if stop <= len(person.prompt) and len(work.tokens) > 0:
+            whole = person.contents(size)[first : len(work.pages)]
+            contents[: len(whole)] = whole
+        self._store.write(
+            Write(
+                work.pages[first:], work.start % size, len(work.tokens), work.stamp, contents, work.tags[first:],
+                person.tainted_since is not None,
+            ),
+            now,
+        )  # fmt: skip
+        reader = Reader(work.stamp, person.contents(size), work.pages, work.tags)
+        self._truth.read(look(self._store, reader, stop, now), work.stamp, step, now)
+        return PassResult(0, self._check(reader, stop) if check else ())
+
+    def decode(
+        self, works: Sequence[DecodeWork], *, check_tags: bool, step: int, passes: int = 1, until_us: int = 0
+    ) -> DecodeRun:
+        """See `Executor`."""
+        world, start = self._task.world, self._task.world.now
+        self._store.settle(start)
+        self._bind(works)
+        found = [self._read(work, step, check_tags) for work in works]
+        context = sum(work.position + 1 for work in works)
+        budget = max(self._clock.true_us(until_us) - start, 0)
+        passes = 1 if any(found) else min(passes, self._costs.decode_passes_within(len(works), context, budget) + 1)
+        growing = self._growing = _Growing.of(works, passes, start, self._people, self._costs, context, self._store)
+        if self._task.wait(growing.ends(passes)):
+            growing.passes = min(passes, growing.begun(world.now))
+            self._task.call()  # what called is still to be heard
+            self._task.work(growing.ends(growing.passes))
+        self._grow()
+        self._growing = _Growing.nothing()
+        last = growing.ends(growing.passes - 1)
+        results = [PassResult(0, wrong) for wrong in found]
+        return DecodeRun(results, growing.passes, self._clock.now_us() - (world.now - last))
+
+    def scrub(self, pages: np.ndarray) -> None:
+        """See `Executor`."""
+        self._store.zero(pages, self._task.world.now)
+
+    def forget(self) -> None:
+        """No request is bound any more: the worker is gone."""
+        self._bind(())
+
+    def _bind(self, works: Sequence[DecodeWork]) -> None:
+        """Keep track of who reads which pages."""
+        bound = tuple((work.stamp, len(work.pages)) for work in works)
+        if bound == self._bound:
+            return
+        readers, self._bound = self._readers, bound
+        self._readers = {}
+        for work in works:
+            reader = readers.pop(work.stamp, None)
+            if reader is None:
+                reader = Reader(work.stamp, self._people[work.stamp].contents(self._store.page_tokens))
+            fresh = work.pages[len(reader.pages) :]
+            if len(fresh):
+                self._store.readers[fresh] += 1
+                reader.stale |= bool(len(reader.pages) == 0 or self._store.readers[fresh].max() > 1)
+                reader.pages, reader.tags = work.pages, work.tags
+            self._readers[work.stamp] = reader
+        for reader in readers.values():
+            self._store.readers[reader.pages] -= 1
+
+    def _read(self, work: DecodeWork, step: int, check: bool) -> tuple[TagMismatch, ...]:
+        """Look at what one request's pass finds, where it can have changed since its last one."""
+        reader = self._readers[work.stamp]
+        if not reader.stale:
+            return ()
+        reader.stale = False
+        found = look(self._store, reader, work.position, self._task.world.now)
+        self._truth.read(found, work.stamp, step, self._task.world.now)
+        return self._check(reader, work.position) if check else ()
+
+    def _check(self, reader: Reader, kv_tokens: int) -> tuple[TagMismatch, ...]:
+        return tuple(
+            TagMismatch(int(reader.pages[i]), i, int(reader.tags[i]), int(self._store.tag[reader.pages[i]]))
+            for i in mismatches(self._store, reader, kv_tokens)
+        )
+
+    def _grow(self) -> None:
+        """Bring the slots of the run under way up to the pass that has begun by now."""
+        growing, now = self._growing, self._task.world.now
+        fresh = min(growing.passes, growing.begun(now)) - growing.done
+        if fresh > 0:
+            lo, growing.done = growing.lo + growing.done, growing.done + fresh
+            self._store.grow(growing.pages, lo, fresh, growing.stamps, growing.tags, growing.tainted, now)
+
+    def _changed(self, pages: np.ndarray) -> None:
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
+        touched = set(pages.tolist())
+        for reader in self._readers.values():
+            reader.stale |= not touched.isdisjoint(reader.pages.tolist())
+        self._task.call()
+
+
+class _Growing:
+    """The slots that one decode run fills."""
+
+    def __init__(
+        self, pages: np.ndarray, lo: np.ndarray, stamps: np.ndarray, tags: np.ndarray, tainted: np.ndarray,
+        passes: int, start: int, costs: CostModel | None, context: int,
+    ) -> None:  # fmt: skip
+        self.pages, self.lo, self.stamps, self.tags, self.tainted = pages, lo, stamps, tags, tainted
+        self.passes, self.done = passes, 0
+        self._start, self._costs, self._context = start, costs, context
+
+    @classmethod
+    def nothing(cls) -> _Growing:
+        """No run is under way."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, 0, 0, None, 0)
+
+    @classmethod
+    def of(
+        cls, works: Sequence[DecodeWork], passes: int, start: int, people: People, costs: CostModel, context: int,
+        store: PageStore,
+    ) -> _Growing:  # fmt: skip
+        """The slots of `works`: one page each."""
+        size = store.page_tokens
+        at = [work.position // size for work in works]
+        return cls(
+            np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32),
+            np.array([work.position % size for work in works], np.int64),
+            np.array([work.stamp for work in works], np.int64),
+            np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64),
+            np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_),
+            passes, start, costs, context,
+        )  # fmt: skip
+
+    def ends(self, passes: int) -> int:
+        """When that many passes have ended (true time)."""
+        if self._costs is None or passes <= 0:
+            return self._start
+        return self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
+
+    def begun(self, now: int) -> int:
+        """Passes that have begun by now."""
+        if self._costs is None:
+            return 0
+        return self._costs.decode_passes_within(len(self.pages), self._context, now - self._start) + 1

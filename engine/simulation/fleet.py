@@ -1,0 +1,189 @@
+"""A simulated fleet: the parts of every worker and of the gateway, made from a scenario.
+
+Invariant: the roles, pools, checks and recorder are those of the live engine; clock, wire, transport, executor and
+truth are those of virtual time, and nothing else differs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.block_pool import QUARANTINE, BlockPool
+from engine.decode import DecodeEngine
+from engine.defences import Checks, Defences, Limits
+from engine.faults import Faults
+from engine.ledger.recorder import Recorder
+from engine.prefill import PrefillEngine
+from engine.role import Emit, HoldPolicy, Pace, Parts, Role
+from engine.simulation.clock import VirtualClock
+from engine.simulation.executor import SimExecutor
+from engine.simulation.gateway import Door, SimGateway
+from engine.simulation.memory import PageStore
+from engine.simulation.fault_plan import plan_faults
+from engine.simulation.people import People
+from engine.simulation.scenario import DEFAULT_DEFENCES, Group, Scenario
+from engine.simulation.transport import SimTransport
+from engine.simulation.truth import SimTruth
+from engine.simulation.wire import Post, SimWire
+from engine.simulation.world import Task, World
+from engine.tenants import Tenants
+
+DRAIN_EVERY_ROWS = 1 << 15
+KEY = b"simulation"
+
+
+@dataclass
+class Worker:
+    """One simulated worker."""
+
+    name: str
+    group: Group
+    role: Role
+    task: Task
+    clock: VirtualClock
+    recorder: Recorder
+    store: PageStore
+    transport: SimTransport | None
+    truth: SimTruth
+
+
+class Fleet:
+    """Everything of one scenario, ready to run."""
+
+    def __init__(self, scenario: Scenario, ledger: Path) -> None:
+        self.scenario, self.ledger = scenario, ledger
+        self.world = World(scenario.start)
+        self.people = People()
+        self.workers: dict[str, Worker] = {}
+        self._ordinal = 0
+        self._tenants = Tenants({}, KEY.decode())
+        message, costs = self._random("message"), scenario.costs
+        self.post = Post(self.world, lambda: costs.message_us(message))
+        self._addresses = {
+            f"sim://{name}": name for group in scenario.fleet if group.role == "prefill" for name in group.workers()
+        }
+        self.gateway = self._gateway(lambda: costs.message_us(message))
+        for group in scenario.fleet:
+            for name in group.workers():
+                self._add(name, group)
+
+    def pseudonym(self, tenant: str) -> str:
+        """The name under which the ledger knows a tenant."""
+        return self._tenants.pseudonym(tenant)
+
+    def close(self) -> None:
+        """End every worker and seal the ledger."""
+        for worker in self.workers.values():
+            worker.role.close()
+            worker.recorder.close()
+            worker.truth.close()
+        self._gateway_recorder.close()
+
+    def _random(self, *names: str) -> random.Random:
+        return random.Random("/".join((str(self.scenario.seed), *names)))
+
+    def _recorder(self, name: str, clock: VirtualClock) -> Recorder:
+        self._ordinal += 1
+        return Recorder(
+            self.ledger, name, ordinal=self._ordinal, now_us=clock.now_us, digest_key=KEY, threaded=False,
+            ring_rows=8 * DRAIN_EVERY_ROWS,
+        )  # fmt: skip
+
+    def _gateway(self, message_us: Callable[[], int]) -> SimGateway:
+        clock = VirtualClock(self.world)
+        recorder = self._gateway_recorder = self._recorder("gateway", clock)
+        recorder.record("workers", "start", role="gateway", ordinal=recorder.ordinal, engine="kvwitness-simulate")
+        limits = [
+            Limits(group.role, group.pages.kv * group.page_tokens, group.context_tokens)
+            for group in self.scenario.fleet
+        ]
+        checks = Checks(Defences.parse(dict(self.scenario.defences.modes)), recorder)
+        faults = Faults()
+        plan_faults(
+            self.world, self.scenario.faults, faults, frozenset({"gateway"}), self._random("faults", "gateway"),
+            self.scenario.start,
+        )  # fmt: skip
+        return SimGateway(self.world, recorder, clock, checks, limits, faults, self._random("rooms"), message_us)
+
+    def _add(self, name: str, group: Group) -> None:
+        """One worker. Its task begins when the world does."""
+        source, stated = self._random("clock", name), group.clock or self.scenario.clock
+        clock = VirtualClock(self.world, source.randint(*stated.offset), round(source.uniform(*stated.drift_ppm)))
+        recorder = self._recorder(name, clock)
+        store = PageStore(group.pages.kv + 1, group.page_tokens)
+        truth = SimTruth(self.ledger / "truth" if self.scenario.recording.truth else None, name, self.people, clock)
+        task = Task(self.world, name, lambda: self._turn(name))
+        role, transport = self._role(name, group, recorder, clock, store, truth, task)
+        self.workers[name] = Worker(name, group, role, task, clock, recorder, store, transport, truth)
+        doors = self.gateway.prefills if group.role == "prefill" else self.gateway.decodes
+        doors.append(Door(name, f"sim://{name}", role, task))
+
+    def _turn(self, name: str) -> None:
+        """A worker's life: turn after turn, and naps in between."""
+        worker = self.workers[name]
+        while True:
+            turn = worker.role.tick()
+            if not turn.busy:
+                worker.task.wait(worker.clock.true_us(turn.wake_us))
+
+    def _role(
+        self, name: str, group: Group, recorder: Recorder, clock: VirtualClock, store: PageStore, truth: SimTruth,
+        task: Task,
+    ) -> tuple[Role, SimTransport | None]:  # fmt: skip
+        scenario, costs = self.scenario, self.scenario.costs
+        defences = Defences.parse(dict(group.defences.over(scenario.defences).modes))
+        pool = BlockPool("kv", group.pages.kv + 1, group.page_tokens, recorder)
+        limits = Limits(group.role, pool.usable_pages * group.page_tokens, group.context_tokens)
+        recorder.record("workers", "start", role=group.role, ordinal=recorder.ordinal, engine="kvwitness-simulate")
+        recorder.record(
+            "workers", "config", pool="kv", pool_pages=pool.pages, page_tokens=group.page_tokens,
+            page_bytes=group.page_bytes, kv_format=group.kv_format, layers=group.layers, kv_heads=group.kv_heads,
+            head_dim=group.head_dim, context_tokens=group.context_tokens,
+            prompt_limit_tokens=limits.prompt_limit_tokens,
+            defences=[f"{defence}={mode}" for defence, mode in defences.modes().items()],
+        )  # fmt: skip
+        faults = Faults()
+        plan_faults(
+            self.world, scenario.faults, faults, frozenset({name, group.group}), self._random("faults", name),
+            scenario.start,
+        )  # fmt: skip
+        holding = group.defences.over(scenario.defences).over(DEFAULT_DEFENCES)
+        parts = Parts(
+            worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
+            holds=HoldPolicy(holding.hold_timeout or 0, holding.on_timeout or QUARANTINE, bool(holding.scrub)),
+            wire=SimWire(self.post, f"sim://{name}", clock.now_us, task.call),
+            executor=SimExecutor(task, clock, store, costs, self.people, truth),
+            memory={"worker": name, "page_tokens": group.page_tokens, "page_bytes": group.page_bytes, "pages": pool.pages},
+            checks=Checks(defences, recorder), emit=self._emit(name), names=self._addresses,
+            pace=Pace(
+                max_batch=group.max_batch, chunk_tokens=group.chunk_tokens, batch_tokens=group.batch_tokens,
+                transfer_pages=TRANSFER_PAGES, max_run_us=scenario.recording.step_run,
+                beat_busy_us=scenario.recording.heartbeat, beat_idle_us=10 * scenario.recording.heartbeat,
+                gauge_us=scenario.recording.gauge,
+            ),
+        )  # fmt: skip
+        if group.role == "decode":
+            return DecodeEngine(parts), None
+        jitter = self._random("transfer", name)
+        transport = SimTransport(
+            self.world, store, group.page_bytes, self._store, lambda size: costs.transfer_us(size, jitter), task.call
+        )
+        return PrefillEngine(parts, transport), transport
+
+    def _store(self, worker: str) -> PageStore | None:
+        found = self.workers.get(worker)
+        return found.store if found is not None and not found.task.ended else None
+
+    def _emit(self, name: str) -> Emit:
+        return lambda rid, event: self.gateway.hear(name, rid, event)
+
+
+TRANSFER_PAGES = 4
+
+
+def workers_of(fleet: Fleet, names: Sequence[str]) -> list[Worker]:
+    """The workers that a scenario's names (of workers or groups) mean; all where there are none."""
+    return [worker for worker in fleet.workers.values() if not names or {worker.name, worker.group.group} & set(names)]

@@ -1,0 +1,166 @@
+"""The door of a simulated fleet: admission, the choice of workers, and what becomes of each request.
+
+Invariant: its ledger rows are those of the real gateway; a client hears of an end once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.clock import Clock
+from engine.defences import ADMISSION_GATE, Checks, Limits
+from engine.faults import Faults
+from engine.ledger.recorder import Recorder
+from engine.request import GenerateRequest, RequestError
+from engine.role import Event, Role, TokenLeft
+from engine.simulation.world import Task, World
+
+ROOM_BITS = 62
+
+
+@dataclass
+class Door:
+    """A worker as the gateway sees it."""
+
+    name: str
+    address: str
+    role: Role
+    task: Task
+    live: int = 0
+
+
+@dataclass
+class Call:
+    """One client request on its way."""
+
+    req: int
+    given: GenerateRequest
+    prefill: Door
+    decode: Door
+    sent: int = 0
+    last_token: int | None = None
+    refused: RequestError | None = None  # by prefill, in its own words
+
+
+class SimGateway:
+    """Sends each request to one prefill and one decode worker, the least loaded of each."""
+
+    def __init__(
+        self, world: World, recorder: Recorder, clock: Clock, checks: Checks, limits: list[Limits], faults: Faults,
+        source: random.Random, message_us: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._world, self._recorder, self._clock, self._checks = world, recorder, clock, checks
+        self._limits, self._faults, self._source, self._message_us = limits, faults, source, message_us
+        self._last: Call | None = None
+        self.prefills: list[Door] = []
+        self.decodes: list[Door] = []
+        self._calls: dict[str, Call] = {}
+        self._next_req = 1
+        self.ended: dict[int, int] = {}  # answers by HTTP status
+
+    def ask(self, given: GenerateRequest, prefill: str | None = None, decode: str | None = None) -> None:
+        """A client's request. `given.room` and `given.bootstrap` are chosen here."""
+        req, self._next_req = self._next_req, self._next_req + 1
+        limit = min([limits.prompt_limit_tokens for limits in self._limits])
+        self._row(
+            req, "receive", rid=given.rid, attempt=1, choice=0, tenant=given.tenant, purpose=given.purpose,
+            weights=given.weights, kv_format=given.kv_format, adapter=given.adapter, media=given.media,
+            prompt_tokens=len(given.tokens), limit_tokens=limit,
+        )  # fmt: skip
+        error = self._refusal(req, given)
+        if error is not None:
+            self._row(req, "reject", status=str(error.status), reason=error.code, output_tokens=0)
+            self._count(error.status)
+            return
+        self._row(req, "admit")
+        call = self._last = self._call(req, given, prefill, decode)
+        self._row(req, "room", room=call.given.room)
+        self._calls[given.rid] = call
+        for door in (call.prefill, call.decode):
+            door.live += 1
+            self._world.at(self._world.now + self._message_us(), _submission(door, call.given))
+
+    def _call(self, req: int, given: GenerateRequest, prefill: str | None, decode: str | None) -> Call:
+        """Workers and room of a request; under the fault room-collision those of the one before it."""
+        last = self._last
+        if last is not None and self._faults.room_collision.strikes():
+            given = replace(given, room=last.given.room, bootstrap=last.given.bootstrap)
+            return Call(req, given, last.prefill, last.decode)
+        door = _choose(self.prefills, prefill)
+        given = replace(given, room=self._source.getrandbits(ROOM_BITS), bootstrap=door.address)
+        return Call(req, given, door, _choose(self.decodes, decode))
+
+    def hang_up(self, rid: str) -> None:
+        """The client of a request goes away."""
+        call = self._calls.get(rid)
+        if call is not None:
+            for door in (call.decode, call.prefill):
+                self._world.at(self._world.now + self._message_us(), _abort(door, rid))
+            self._end(call, RequestError(499, "aborted", "the client went away"))
+
+    def hear(self, worker: str, rid: str, event: Event) -> None:
+        """What a worker says of a request."""
+        call = self._calls.get(rid)
+        if call is None:
+            return
+        if isinstance(event, TokenLeft):
+            if worker == call.decode.name:
+                call.sent, call.last_token = call.sent + event.count, self._clock.now_us()
+        elif worker == call.decode.name:
+            self._end(call, call.refused or event.error if event.error else None)
+        elif event.error is not None and event.error.code != "aborted":
+            call.refused = event.error
+            self._world.at(self._world.now + self._message_us(), _abort(call.decode, rid))
+
+    def _refusal(self, req: int, given: GenerateRequest) -> RequestError | None:
+        for limits in self._limits:
+            refusal = limits.refusal(len(given.tokens), given.max_tokens)
+            if refusal is not None and self._checks.failed(
+                ADMISSION_GATE, req, expected=refusal.limit, found=refusal.found
+            ):
+                return refusal.error
+        return None
+
+    def _end(self, call: Call, error: RequestError | None) -> None:
+        del self._calls[call.given.rid]
+        for door in (call.prefill, call.decode):
+            door.live -= 1
+        status = error.status if error else 200
+        self._count(status)
+        self._row(
+            call.req, "abort" if error else "finish", status=str(status), reason=error.code if error else None,
+            output_tokens=call.sent, last_token=call.last_token, page_rows=0,
+        )  # fmt: skip
+
+    def _row(self, req: int, op: str, **columns: Any) -> None:
+        self._recorder.record("requests", op, req=req, **columns)
+
+    def _count(self, status: int) -> None:
+        self.ended[status] = self.ended.get(status, 0) + 1
+
+
+def _choose(doors: list[Door], name: str | None) -> Door:
+    if name is not None:
+        return next(door for door in doors if door.name == name)
+    return min(doors, key=lambda door: door.live)
+
+
+def _submission(door: Door, given: GenerateRequest) -> Callable[[], None]:
+    def submit() -> None:
+        if not door.task.ended:
+            door.role.submit(given)
+            door.task.call()
+
+    return submit
+
+
+def _abort(door: Door, rid: str) -> Callable[[], None]:
+    def abort() -> None:
+        if not door.task.ended:
+            door.role.abort(rid)
+            door.task.call()
+
+    return abort

@@ -1,0 +1,90 @@
+"""What a pass physically finds in its block table: right content, another's, its own in a wrong place, nobody's.
+
+Invariant: judged by content and stamps alone. Right is what the reader wrote itself, or content equal to its own
+prompt's at that place, whoever computed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.simulation.memory import CLOCK_SLACK_US, PageStore
+
+
+@dataclass
+class Reader:
+    """A request whose table is read in one pool. `expected` int64 [n]: content of each full page of its prompt."""
+
+    stamp: int
+    expected: np.ndarray
+    pages: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    tags: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    stale: bool = True  # has something changed since it was last looked at
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pages by what was wrong there, with the stamps found (0 = never written).
+
+    foreign: another's content; borrowed: the right content, computed by another; tainted: right or borrowed content
+    that was computed after its writer had read foreign bytes. torn: pages to which a write was under way, or came from a
+    source that changed meanwhile: from outside nobody can tell what was read."""
+
+    foreign: dict[int, list[int]]
+    borrowed: dict[int, list[int]]
+    tainted: dict[int, list[int]]
+    torn: list[int]
+
+    def stamps(self) -> list[int]:
+        """Every stamp found."""
+        kinds = (self.foreign, self.borrowed, self.tainted)
+        return [stamp for kind in kinds for stamps in kind.values() for stamp in stamps]
+
+    @property
+    def clean(self) -> bool:
+        """Nothing but the reader's own."""
+        return not (self.foreign or self.borrowed or self.tainted or self.torn)
+
+
+def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
+    """What a read of slots [0, kv_tokens) of a table finds now."""
+    size = store.page_tokens
+    table = reader.pages[: -(-kv_tokens // size)]
+    cells = store.slots[table]
+    need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
+    expected = np.full(len(table), reader.stamp, np.int64)
+    known = min(len(reader.expected), len(table))
+    expected[:known] = reader.expected[:known]
+    bottom = (cells["stamp"] == reader.stamp) & (cells["hi"] <= cells["lo"])
+    top = (cells["top_stamp"] == reader.stamp) & (cells["lo"] == 0) & (cells["hi"] >= need)
+    under_way = [flight.dst_pages for flight in store.incoming if flight.start_us <= now + CLOCK_SLACK_US]
+    torn = cells["racy"] | (np.isin(table, np.concatenate(under_way)) if under_way else False)
+    found = Found({}, {}, {}, table[torn].tolist())
+    for i in np.flatnonzero(~(bottom | top)):
+        page = int(table[i])
+        for part in store.look(page):
+            if part.lo >= need[i] or part.stamp == reader.stamp:
+                continue
+            right = part.content == expected[i]
+            for kind, holds in (
+                (found.foreign, not right),
+                (found.borrowed, right),
+                (found.tainted, right and part.tainted),
+            ):
+                if holds and part.stamp not in kind.setdefault(page, []):
+                    kind[page].append(part.stamp)
+    for kind in (found.foreign, found.borrowed, found.tainted):
+        for page in [page for page, stamps in kind.items() if not stamps]:
+            del kind[page]
+    return found
+
+
+def mismatches(store: PageStore, reader: Reader, kv_tokens: int) -> list[int]:
+    """Places of the table whose header names another tag, or too few tokens."""
+    size = store.page_tokens
+    table = reader.pages[: -(-kv_tokens // size)]
+    need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
+    wrong = (store.tag[table] != reader.tags[: len(table)]) | (store.tokens[table] < need)
+    return np.flatnonzero(wrong).tolist()

@@ -1,0 +1,113 @@
+"""One-sided writes in virtual time: batches of one worker go out one after another, and land page by page.
+
+Invariant: as `engine.transport`: nothing retracts a batch that was posted, and a gate holds back one transfer alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.simulation.memory import CLOCK_SLACK_US, Flight, PageStore
+from engine.simulation.world import World
+from engine.transport import Callbacks, WriteBatch
+
+
+class SimTransport:
+    """See `Transport`. `stores` finds a worker's pool by the worker's name; `transfer_us` prices bytes."""
+
+    def __init__(
+        self, world: World, own: PageStore, page_bytes: int, stores: Callable[[str], PageStore | None],
+        transfer_us: Callable[[int], int], on_end: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._world, self._own, self._page_bytes, self._stores = world, own, page_bytes, stores
+        self._transfer_us, self._on_end = transfer_us, on_end
+        self._queue: deque[tuple[WriteBatch, Callbacks]] = deque()
+        self._gated: set[int] = set()
+        self._spoiled: set[tuple[int, int]] = set()
+        self._busy = False
+        self.alive = True
+
+    def connect(self, peer: str, memory: dict[str, Any]) -> None:
+        """See `Transport`. Raises ValueError where the pages differ in size."""
+        if memory["page_bytes"] != self._page_bytes or memory["page_tokens"] != self._own.page_tokens:
+            raise ValueError(
+                f"{peer} has pages of {memory['page_tokens']} tokens and {memory['page_bytes']} bytes, this worker of "
+                f"{self._own.page_tokens} and {self._page_bytes}"
+            )
+
+    def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
+        """See `Transport`."""
+        self._queue.append((batch, callbacks))
+        self._world.at(self._world.now, self._next)
+
+    def cancel(self, xfer: int) -> int:
+        """See `Transport`."""
+        kept = [item for item in self._queue if item[0].xfer != xfer]
+        dropped = len(self._queue) - len(kept)
+        self._queue = deque(kept)
+        return dropped
+
+    def gate(self, xfer: int) -> None:
+        """See `Transport`."""
+        self._gated.add(xfer)
+
+    def ungate(self, xfer: int | None = None) -> None:
+        """See `Transport`."""
+        self._gated = set() if xfer is None else self._gated - {xfer}
+        self._world.at(self._world.now, self._next)
+
+    def spoil(self, xfer: int, chunk: int) -> None:
+        """See `Transport`."""
+        self._spoiled.add((xfer, chunk))
+
+    def close(self) -> None:
+        """See `Transport`."""
+        self.alive = False
+
+    def _next(self) -> None:
+        """Post the first batch that may go, if the line is free."""
+        if self._busy or not self.alive:
+            return
+        item = next((item for item in self._queue if item[0].xfer not in self._gated), None)
+        if item is None:
+            return
+        self._queue.remove(item)
+        batch, callbacks = item
+        target = self._stores(batch.dst)
+        spoiled = (batch.xfer, batch.chunk) in self._spoiled
+        if target is None or spoiled:
+            self._spoiled.discard((batch.xfer, batch.chunk))
+            callbacks.failed("spoiled by the fault fail-open" if spoiled else f"{batch.dst} is gone", 0)
+            self._ended()
+            return
+        self._busy = True
+        count = len(batch.src_pages)
+        step = max(self._transfer_us(count * self._page_bytes) // count, 1)
+        callbacks.post()
+        flight = Flight(
+            self._own, batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, self._world.now, step
+        )
+        self._watch(flight)
+
+        def land() -> None:
+            flight.advance(self._world.now)
+            self._world.at(flight.end_us + CLOCK_SLACK_US, flight.forget)
+            if self.alive:
+                callbacks.done(count * self._page_bytes)
+                self._ended()
+
+        self._world.at(flight.end_us, land)
+
+    def _watch(self, flight: Flight) -> None:
+        """Where pages that somebody reads are about to be overwritten, let each land at its own time."""
+        for index in np.flatnonzero(flight.target.readers[flight.dst_pages]):
+            self._world.at(flight.lands_us(int(index)), lambda: flight.advance(self._world.now))
+
+    def _ended(self) -> None:
+        self._busy = False
+        self._on_end()
+        self._next()
