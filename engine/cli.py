@@ -8,13 +8,19 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from engine.defences import Defences
 from engine.faults import Faults
+from engine.simulation.command import simulate
+
+if TYPE_CHECKING:
+    from engine.serve import RunningEngine
 
 USAGE_ERROR, FAILURE = 64, 1
+MOST_WORKERS = 64
 
 
 class Usage(click.ClickException):
@@ -26,6 +32,9 @@ class Usage(click.ClickException):
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """A small prefill/decode engine that carries the KV Witness recorder and can fail in the known ways."""
+
+
+cli.add_command(simulate)
 
 
 @cli.command()
@@ -55,14 +64,36 @@ def cli() -> None:
     default=257,
     type=click.IntRange(2),
     show_default=True,
-    help="Pages of the prefill pool, with the null block.",
+    help="Pages of each prefill pool, with the null block.",
 )
 @click.option(
     "--decode-pages",
     default=513,
     type=click.IntRange(2),
     show_default=True,
-    help="Pages of the decode pool, with the null block.",
+    help="Pages of each decode pool, with the null block.",
+)
+@click.option(
+    "--prefill",
+    "prefill_workers",
+    default=1,
+    type=click.IntRange(1, MOST_WORKERS),
+    show_default=True,
+    help="Prefill workers, each with a pool of its own.",
+)
+@click.option(
+    "--decode",
+    "decode_workers",
+    default=1,
+    type=click.IntRange(1, MOST_WORKERS),
+    show_default=True,
+    help="Decode workers, each with a pool of its own.",
+)
+@click.option(
+    "--restart/--no-restart",
+    default=False,
+    show_default=True,
+    help="Start a process that ended by itself again, as a new epoch at the same doors.",
 )
 @click.option("--page-tokens", default=16, type=click.IntRange(1, 1024), show_default=True, help="Tokens per page.")
 @click.option("--context-tokens", default=4096, type=click.IntRange(2), show_default=True, help="Advertised context.")
@@ -81,9 +112,9 @@ def cli() -> None:
 def serve(
     ledger: Path, run_dir: Path | None, port: int, faults: tuple[str, ...], defences: tuple[str, ...],
     prefill_pages: int, decode_pages: int, page_tokens: int, context_tokens: int, tenants: tuple[str, ...], truth: bool,
-    step_run_ms: int,
+    step_run_ms: int, prefill_workers: int, decode_workers: int, restart: bool,
 ) -> None:  # fmt: skip
-    """Run gateway, prefill and decode until Ctrl-C."""
+    """Run a gateway, prefill and decode workers until Ctrl-C."""
     from engine.config import EngineConfig  # noqa: PLC0415  --help is quick
     from engine.serve import EngineError, start_engine  # noqa: PLC0415
 
@@ -100,7 +131,7 @@ def serve(
     place = run_dir or Path(tempfile.mkdtemp(prefix="kvwitness-run-"))
     config = EngineConfig(
         str(ledger.resolve()), str(place.resolve()), port, prefill_pages, decode_pages, page_tokens, context_tokens,
-        faults, modes, truth, step_run_ms, known,
+        faults, modes, truth, step_run_ms, known, prefill_workers, decode_workers,
     )  # fmt: skip
     # While children start, a signal unwinds what was started; afterwards it ends the wait below.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -117,8 +148,16 @@ def serve(
     for name, key in known.items():
         click.echo(f"tenant    {name:<10} API key {key}")
     sys.stdout.flush()
+    _watch(running, restart, stop)
+
+
+def _watch(running: RunningEngine, restart: bool, stop: threading.Event) -> None:
+    """Until `stop` is set, or what the engine cannot go on without has ended. Raises ClickException then."""
+    from engine.supervisor import Supervisor  # noqa: PLC0415
+
+    supervisor = Supervisor(running, restart, lambda words: click.echo(words, err=True))
     failure = None
-    while not stop.wait(0.2) and (failure := running.failed()) is None:
+    while not stop.wait(0.2) and (failure := supervisor.look()) is None:
         pass
     running.stop()
     if failure is not None:

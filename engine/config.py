@@ -14,7 +14,7 @@ class EngineConfig:
     ledger: str
     run_dir: str
     port: int = 0
-    prefill_pages: int = 257  # page 0 is the null block
+    prefill_pages: int = 257  # of each prefill worker's pool; page 0 is the null block
     decode_pages: int = 513
     page_tokens: int = 16
     context_tokens: int = 4096
@@ -23,11 +23,28 @@ class EngineConfig:
     truth: bool = False
     step_run_ms: int = 1000  # longest run of passes in one steps row; 0 = a row per pass
     tenants: dict[str, str] = field(default_factory=dict)  # tenant -> API key
+    prefill_workers: int = 1
+    decode_workers: int = 1
+
+
+@dataclass(frozen=True)
+class WorkerAddress:
+    """Where one worker is reached, in every life of it: its HTTP door and its wire."""
+
+    name: str
+    role: str  # prefill or decode
+    url: str
+    wire_port: int
+
+    @property
+    def wire(self) -> str:
+        """Address of its wire, as peers and the bodies of requests name it."""
+        return f"tcp://127.0.0.1:{self.wire_port}"
 
 
 @dataclass(frozen=True)
 class ProcessConfig:
-    """One child's part: its name, its doors, its peers, and the keys (which never enter the ledger)."""
+    """One child's part: its name, its doors, all workers, and the keys (which never enter the ledger)."""
 
     engine: EngineConfig
     role: str
@@ -35,10 +52,8 @@ class ProcessConfig:
     ordinal: int
     http_port: int
     wire_port: int
-    prefill_url: str
-    decode_url: str
-    prefill_wire: str
-    memory: str
+    workers: tuple[WorkerAddress, ...]
+    memory: str  # what the names of this worker's pool files begin with
     checkpoint: str
     hop_key: str
     ledger_key: str
@@ -54,4 +69,5 @@ class ProcessConfig:
         raw = json.loads(path.read_text())
         engine = raw.pop("engine")
         engine["faults"] = tuple(engine["faults"])
-        return cls(engine=EngineConfig(**engine), **raw)
+        workers = tuple(WorkerAddress(**worker) for worker in raw.pop("workers"))
+        return cls(engine=EngineConfig(**engine), workers=workers, **raw)

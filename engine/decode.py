@@ -7,6 +7,7 @@ whose enforced check failed.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 import numpy as np
 
@@ -28,7 +29,9 @@ class DecodeEngine(Role):
         super().__init__(parts)
         self.prealloc: deque[Request] = deque()  # DecodePreallocQueue: admitted, no pages yet
         self.transfers: dict[int, tuple[Request, KVReceiver]] = {}  # DecodeTransferQueue, by xfer
-        self._running: list[Request] = []
+        self._running: dict[int, Request] = {}
+        self._started: dict[int, Request] = {}  # running, or their pages are granted
+        self._promised = 0  # pages by which the started may still grow
         self._checked: dict[int, int] = {}  # req -> pages whose tag was checked and held
 
     def admit(self, request: Request) -> None:
@@ -77,7 +80,7 @@ class DecodeEngine(Role):
             return False
         busy = self._grant_waiting()
         if self._running:
-            self._decode(self._running[: self.parts.pace.max_batch])
+            self._decode(list(islice(self._running.values(), self.parts.pace.max_batch)))
             busy = True
         return busy
 
@@ -97,7 +100,8 @@ class DecodeEngine(Role):
         granted = False
         while self.prealloc:
             request = self.prealloc[0]
-            if self._growth(request) + sum(map(self._growth, self._started())) > self.pool.free_pages:
+            request.final_pages = self._final_pages(request)
+            if request.final_pages + self._promised > self.pool.free_pages:
                 break
             self.runs.close()
             self.prealloc.popleft()
@@ -105,17 +109,24 @@ class DecodeEngine(Role):
             granted = True
         return granted
 
-    def _started(self) -> list[Request]:
-        arriving = [r for r, _ in self.transfers.values() if r.status is RequestStatus.TRANSFERRING]
-        return [*self._running, *arriving]
-
-    def _growth(self, request: Request) -> int:
-        """Pages that a request may still take. The last token of an answer is never written."""
+    def _final_pages(self, request: Request) -> int:
+        """Pages that a request has in the end. The last token of an answer is never written."""
         whole = self.pool.pages_for(request.prompt_tokens + request.given.max_tokens - 1)
-        return max(min(whole, self.pool.usable_pages) - len(request.pages), 0)
+        return min(whole, self.pool.usable_pages)
+
+    def end(self, request: Request, op: str, error: RequestError | None) -> None:
+        """See `Role`."""
+        self._grows_no_more(request)
+        super().end(request, op, error)
+
+    def _grows_no_more(self, request: Request) -> None:
+        if self._started.pop(request.req, None) is not None:
+            self._promised -= max(request.final_pages - len(request.pages), 0)
 
     def _grant(self, request: Request, count: int) -> None:
         request.pages, tag = self.pool.reserve(request.req, count)
+        self._started[request.req] = request
+        self._promised += max(request.final_pages - count, 0)
         request.tags = np.full(count, tag, np.int64)
         request.move(RequestStatus.TRANSFERRING)
         recorder, given = self.recorder, request.given
@@ -124,7 +135,7 @@ class DecodeEngine(Role):
             xfer = make_tag(recorder.ordinal, recorder.epoch, recorder.seq + 1)
             recorder.record(
                 "transfers", "grant", xfer=xfer, room=given.room, req=request.req, dir="push", peer=prefill,
-                dst_pool=self.pool.name, dst_pages=request.pages.tolist(), dst_tag=tag, asked=count, n=count,
+                dst_pool=self.pool.name, dst_pages=request.pages, dst_tag=tag, asked=count, n=count,
                 tokens=request.prompt_tokens, writers=[prefill],
             )  # fmt: skip
         grant = Grant(xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address)
@@ -176,7 +187,7 @@ class DecodeEngine(Role):
         self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
         request.move(RequestStatus.RUNNING)
         self._row(request, "first_token")
-        self._running.append(request)
+        self._running[request.req] = request
         self._leave(request, first_token)
 
     def _decode(self, batch: list[Request]) -> None:
@@ -224,6 +235,8 @@ class DecodeEngine(Role):
             except MemoryError as error:
                 self._stop(request, "abort", RequestError(503, "out_of_pages", f"{error}; retry later"))
                 return None
+            if len(request.pages) < request.final_pages:
+                self._promised -= 1
             request.pages = np.append(request.pages, np.int32(page))
             request.tags = np.append(request.tags, np.int64(tag))
         return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags)
@@ -266,7 +279,7 @@ class DecodeEngine(Role):
     def _stop(self, request: Request, op: str, error: RequestError | None) -> None:
         """End a running request."""
         self.runs.close()
-        self._running.remove(request)
+        del self._running[request.req]
         cause = "finish" if error is None else "abort" if error.code == "aborted" else "error"
         self.checks.passed(PAGE_TAG, request.req, self._checked.pop(request.req, 0))
         for tag, pages in self._by_tag(request):
@@ -344,6 +357,7 @@ class DecodeEngine(Role):
             self.end(request, "abort", error)
             return
         request.move(RequestStatus.HELD)
+        self._grows_no_more(request)
         policy = self.parts.holds
         deadline = self.parts.clock.now_us() + policy.timeout_us
         own = self.pool.owner_tags(request.pages) == tag  # all, but for the fault double-free

@@ -1,7 +1,7 @@
-"""The thread that turns a worker's control plane, and the way its events reach HTTP handlers.
+"""The thread that turns a worker's control plane, the way its events reach HTTP handlers, and aborts the way back.
 
 Invariant: the control plane runs in this thread alone; each live request id has one listener, so that no client ever
-hears another's tokens.
+hears another's tokens. A turn begins with what was handed in, so one pass at most ends after an abort was.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from engine.role import Event, Role
@@ -16,6 +17,7 @@ from engine.role import Event, Role
 log = logging.getLogger(__name__)
 
 IDLE_WAIT, BUSY_WAIT = 0.01, 0.0005
+REMEMBERED_ABORTS = 4096
 
 
 class RequestIdInUse(Exception):
@@ -27,6 +29,7 @@ class EngineThread:
 
     def __init__(self) -> None:
         self._listeners: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Event]]] = {}
+        self._aborts: OrderedDict[str, int] = OrderedDict()  # rid -> passes that had ended when its abort came
         self._stop = threading.Event()
         self._wake = threading.Event()
         self.failure: BaseException | None = None
@@ -67,6 +70,7 @@ class EngineThread:
         """A queue of one request's events; call before `submit`. Raises RequestIdInUse."""
         if rid in self._listeners:
             raise RequestIdInUse(rid)
+        self._aborts.pop(rid, None)
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._listeners[rid] = (asyncio.get_running_loop(), queue)
         return queue
@@ -74,6 +78,15 @@ class EngineThread:
     def forget(self, rid: str) -> None:
         """No more events of a request are wanted."""
         self._listeners.pop(rid, None)
+
+    def abort(self, role: Role, rid: str, reason: str) -> int:
+        """Give up a request; returns how many passes of this worker had ended when its first abort was handed in."""
+        role.abort(rid, reason)
+        after = self._aborts.setdefault(rid, role.runs.steps)
+        if len(self._aborts) > REMEMBERED_ABORTS:
+            self._aborts.popitem(last=False)
+        self.wake()
+        return after
 
     def wake(self) -> None:
         """There is something to do."""

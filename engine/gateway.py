@@ -1,29 +1,27 @@
-"""The gateway's core: tenants from credentials, the admission gate, one body to both roles, decode's answer.
+"""The gateway's core: tenants from credentials, the admission gate, and the first and last row of every request.
 
 Invariant: what a client says about its own identity is never believed; a request id names one request, whoever
-sends it; a refusal of either role reaches the client with its own status and words.
+sends it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import httpx
 
 from engine.clock import RealClock
 from engine.config import ProcessConfig
 from engine.defences import ADMISSION_GATE, Checks, Defences, Limits
+from engine.fleet import Fleet, Worker
 from engine.ledger.recorder import Recorder
 from engine.openai_api import MODEL
+from engine.relay import ABORTED, Call, Refused, Relay
 from engine.request import RequestError
 from engine.tenants import Tenants
 from engine.tokenizer import ByteTokenizer
@@ -33,36 +31,11 @@ log = logging.getLogger(__name__)
 _RID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 PURPOSES = ("customer", "probe")
 REMEMBERED_RIDS = 1 << 16
-ABORTED = 499
-TOLD_TO_DECODE = (HTTPStatus.BAD_REQUEST, ABORTED)  # refusals of which prefill itself tells decode
 UNAUTHORIZED = RequestError(401, "unauthorized", "no or unknown API key: send 'Authorization: Bearer KEY'")
 
 
-class Refused(Exception):
-    """A request that ends with a typed error."""
-
-    def __init__(self, error: RequestError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-@dataclass
-class Call:
-    """One client request on its way; `sent` tokens have left for the client, the last at `last_token` (us)."""
-
-    rid: str
-    req: int
-    tokens: list[int]
-    budget: int
-    tenant: str
-    purpose: str
-    sent: int = 0
-    last_token: int | None = None
-    ended: bool = False
-
-
 class Gateway:
-    """Carries requests to one prefill and one decode worker."""
+    """Takes requests in, has them carried by a prefill and a decode worker each, and writes how they ended."""
 
     def __init__(self, config: ProcessConfig, recorder: Recorder, clock: RealClock) -> None:
         self.config, self.recorder, self.clock = config, recorder, clock
@@ -70,25 +43,38 @@ class Gateway:
         self.tenants = Tenants(config.engine.tenants, config.ledger_key)
         self.checks = Checks(Defences.parse(config.engine.defences), recorder)
         self.answers: Counter[int] = Counter()
-        self.http = httpx.AsyncClient(timeout=httpx.Timeout(10, read=None), limits=httpx.Limits(max_connections=None))
-        self.pools: dict[str, int] = {}
+        # Connections are given up before a worker's door does so (5 s): a request never meets one that just closed.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2)
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(10, read=None), limits=limits, trust_env=False)
+        self.fleet = Fleet(config.workers, self._http, self._learn)
+        self._relay = Relay(self.fleet, self._http, config.hop_key)
+        self.pools: dict[str, int] = {}  # role -> tokens of its smallest pool
         self._next_req = 1
         self._rids: OrderedDict[str, None] = OrderedDict()
 
-    async def learn_limits(self) -> None:
-        """Ask both roles for their pools. An advertised context that does not fit is told, and cut off by the gate."""
-        for url in (self.config.prefill_url, self.config.decode_url):
-            info = (await self.http.get(f"{url}/server_info")).json()
-            self.pools[info["disaggregation_mode"]] = info["max_total_num_tokens"]
-        context = self.config.engine.context_tokens
-        for role, pool in self.pools.items():
-            if pool < context:
-                enforced = self.checks.failed(ADMISSION_GATE, None, expected=pool, found=context, action="warn")
-                log.warning(
-                    "the advertised context of %d tokens is larger than the %s KV pool of %d tokens: %s",
-                    context, role, pool,
-                    "longer prompts are refused here" if enforced else "set --defence admission-gate=enforce",
-                )  # fmt: skip
+    async def start(self) -> None:
+        """Look for the workers; those that are not up are waited for by no one, but watched."""
+        await self.fleet.start()
+
+    async def close(self) -> None:
+        """Let what was begun end."""
+        await self._relay.close()
+        await self.fleet.close()
+        await self._http.aclose()
+
+    def _learn(self, worker: Worker) -> None:
+        """Take a worker's pool over. An advertised context that does not fit is told, and cut off by the gate."""
+        role, pool, context = worker.address.role, worker.pool_tokens, self.config.engine.context_tokens
+        if pool >= self.pools.get(role, pool + 1):
+            return
+        self.pools[role] = pool
+        if pool < context:
+            enforced = self.checks.failed(ADMISSION_GATE, None, expected=pool, found=context, action="warn")
+            log.warning(
+                "the advertised context of %d tokens is larger than the %s KV pool of %d tokens: %s",
+                context, role, pool,
+                "longer prompts are refused here" if enforced else "set --defence admission-gate=enforce",
+            )  # fmt: skip
 
     def limit(self) -> int:
         """The longest prompt that every role can take."""
@@ -112,9 +98,7 @@ class Gateway:
         )  # fmt: skip
         error = self._refusal(call)
         if error is not None:
-            self.recorder.record(
-                "requests", "reject", req=call.req, status=str(error.status), reason=error.code, output_tokens=0
-            )
+            self._reject(call, error)
             raise Refused(error)
         self.recorder.record("requests", "admit", req=call.req)
         return call
@@ -148,87 +132,23 @@ class Gateway:
         return None
 
     def end(self, call: Call, error: RequestError | None) -> None:
-        """The last row of a request; once it is written, nothing."""
+        """The last row of a request; once it is written, nothing. What a worker refused is rejected here too."""
         if call.ended:
             return
         call.ended = True
+        if error is not None and not call.sent and HTTPStatus.BAD_REQUEST <= error.status < ABORTED:
+            self._reject(call, error)
+            return
         self.recorder.record(
             "requests", "abort" if error else "finish", req=call.req, status=str(error.status if error else 200),
             reason=error.code if error else None, output_tokens=call.sent, last_token=call.last_token, page_rows=0,
         )  # fmt: skip
 
-    async def tokens(self, call: Call) -> AsyncGenerator[int]:
-        """Tokens of one request as decode lets them go. Raises Refused; not run to its end, it aborts both sides."""
-        room = secrets.randbits(62)
-        self.recorder.record("requests", "room", req=call.req, room=room)
-        body = {
-            "input_ids": call.tokens, "sampling_params": {"max_new_tokens": call.budget}, "rid": call.rid,
-            "bootstrap_room": room, "bootstrap_host": "127.0.0.1", "bootstrap_port": self._wire_port(),
-        }  # fmt: skip
-        headers = {
-            "x-kvwitness-hop": self.config.hop_key, "x-kvwitness-tenant": call.tenant,
-            "x-kvwitness-purpose": call.purpose,
-        }  # fmt: skip
-        prefill = asyncio.create_task(self._prefill(body, headers))
-        finished = False
-        try:
-            async with self.http.stream(
-                "POST", f"{self.config.decode_url}/generate", json={**body, "stream": True}, headers=headers
-            ) as answer:
-                if answer.status_code != 200:
-                    raise Refused(_error_of(json.loads(await answer.aread()), answer.status_code))
-                async for line in answer.aiter_lines():
-                    if not line.startswith("data: {"):
-                        continue
-                    event = json.loads(line[6:])
-                    for token in event["output_ids"]:
-                        yield token
-                    reason = event["meta_info"]["finish_reason"]
-                    if "error" in event:
-                        raise Refused(_original(prefill, _error_of(event, reason["status_code"])))
-                    finished = finished or reason is not None
-        except httpx.HTTPError as failure:
-            raise Refused(
-                RequestError(502, "worker_unreachable", f"a worker went away: {type(failure).__name__}")
-            ) from failure
-        finally:
-            if not finished:
-                await self._abort(call.rid, headers)
-            if not prefill.done():
-                prefill.cancel()
+    def tokens(self, call: Call) -> AsyncGenerator[int]:
+        """Tokens of one request as they come. Raises Refused; not run to its end, it aborts the request."""
+        return self._relay.tokens(call, lambda room: self.recorder.record("requests", "room", req=call.req, room=room))
 
-    async def _prefill(self, body: dict[str, Any], headers: dict[str, str]) -> RequestError | None:
-        """Prefill's half: its refusal, or None. Where it cannot be reached decode is told, or it would wait."""
-        try:
-            answer = await self.http.post(f"{self.config.prefill_url}/generate", json=body, headers=headers)
-        except httpx.HTTPError as failure:
-            await self._abort(body["rid"], headers)
-            return RequestError(502, "worker_unreachable", f"prefill went away: {type(failure).__name__}")
-        if answer.status_code == HTTPStatus.OK:
-            return None
-        if answer.status_code not in TOLD_TO_DECODE:
-            await self._abort(body["rid"], headers)
-        return _error_of(answer.json(), answer.status_code)
-
-    def _wire_port(self) -> int:
-        return int(self.config.prefill_wire.rpartition(":")[2])
-
-    async def _abort(self, rid: str, headers: dict[str, str]) -> None:
-        for url in (self.config.decode_url, self.config.prefill_url):
-            try:
-                await self.http.post(f"{url}/abort_request", json={"rid": rid}, headers=headers)
-            except httpx.HTTPError:
-                log.warning("abort of %s did not reach %s", rid, url)
-
-
-def _original(prefill: asyncio.Task[RequestError | None], error: RequestError) -> RequestError:
-    """Prefill's own refusal where there is one: decode only knows that its handoff failed."""
-    told = prefill.result() if prefill.done() else None
-    return told if told is not None and told.status != ABORTED else error
-
-
-def _error_of(body: dict[str, Any], status: int) -> RequestError:
-    error = body.get("error") or {}
-    return RequestError(
-        status, error.get("code") or "worker_error", error.get("message") or "a worker refused the request"
-    )
+    def _reject(self, call: Call, error: RequestError) -> None:
+        self.recorder.record(
+            "requests", "reject", req=call.req, status=str(int(error.status)), reason=error.code, output_tokens=0
+        )

@@ -18,9 +18,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from engine.door import VERSION, answer_errors_as_openai, gone
-from engine.gateway import ABORTED, Call, Gateway, Refused
+from engine.gateway import Gateway
 from engine.metrics import GatewayCollector, render
 from engine.openai_api import CHAT, COMPLETION, MODEL, Answer, ChatBody, CompletionBody, Shape, sse, usage
+from engine.relay import ABORTED, Call, Refused
 from engine.request import RequestError
 
 CLIENT_GONE = RequestError(ABORTED, "aborted", "the client went away")
@@ -35,9 +36,9 @@ def gateway_app(gateway: Gateway) -> FastAPI:
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        await gateway.learn_limits()
+        await gateway.start()
         yield
-        await gateway.http.aclose()
+        await gateway.close()
 
     app = FastAPI(title="kvwitness gateway", docs_url=None, redoc_url=None, openapi_url=None, lifespan=life)
     answer_errors_as_openai(app, lambda status: gateway.answers.update([status]))
@@ -84,6 +85,7 @@ def _info_routes(app: FastAPI, gateway: Gateway) -> None:
             "disaggregation_mode": "gateway", "served_model_name": MODEL, "context_length": engine.context_tokens,
             "max_req_input_len": gateway.limit(), "pools": gateway.pools,
             "defences": gateway.checks.defences.modes(), "faults": [],
+            "workers": [worker.state() for worker in gateway.fleet.workers],
         }  # fmt: skip
 
     @app.get("/metrics")

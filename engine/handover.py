@@ -35,6 +35,7 @@ class Computing:
     first_token: int | None = None
     failed: str | None = None
     outstanding: int = 0  # batches submitted and neither landed, failed nor cancelled
+    batch_pages: int = 0
     landed_tokens: int = 0
     handed_over: bool = False
     source_freed: bool = False
@@ -59,9 +60,8 @@ class Handovers:
         sender.move(KVPoll.TRANSFERRING)
         if faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
-        batches = sender.batches(
-            item.request.pages, len(item.tokens), self.pool.page_tokens, self.role.parts.pace.transfer_pages
-        )
+        item.batch_pages = self.transport.batch_pages(sender.grant.room, self.role.parts.pace.transfer_pages)
+        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens, item.batch_pages)
         if faults.fail_open.strikes():
             item.broken.add(faults.fail_open.batch_of(len(batches)))
         item.outstanding = len(batches)
@@ -195,7 +195,7 @@ class Handovers:
             "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
             "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
             "src_tag": int(item.request.tags[0]), "dst_tag": batch.dst_tag, "n": len(batch.src_pages),
-            "pos": batch.chunk * self.role.parts.pace.transfer_pages,
+            "pos": batch.chunk * item.batch_pages,
         }  # fmt: skip
         lists = {"src_pages": batch.src_pages, "dst_pages": batch.dst_pages}
 

@@ -103,13 +103,12 @@ class Request:
     last_token: int = 0  # the input of the next decode pass
     last_token_us: int | None = None
     error: RequestError | None = None
+    final_pages: int = 0  # of its table on decode when its answer is whole
     freed: int = 0  # pages at the head of its table that a fault has already freed
     told: bool = False  # whether the client has heard of its end
 
-    @property
-    def prompt_tokens(self) -> int:
-        """Length of the prompt in tokens."""
-        return len(self.given.tokens)
+    def __post_init__(self) -> None:
+        self.prompt_tokens = len(self.given.tokens)
 
     def move(self, status: RequestStatus) -> None:
         """Change state. Raises IllegalTransition."""

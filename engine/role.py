@@ -191,6 +191,14 @@ class Role(ABC):
     def give_up(self, request: Request, error: RequestError) -> None:
         """Abort a request in whatever state it is."""
 
+    def outsider(self, rid: str, tenant: str) -> int:
+        """An owner that is no request of the traffic (somebody else on this machine); its ordinal."""
+        req, self._next_req = self._next_req, self._next_req + 1
+        self.recorder.record(
+            "requests", "receive", req=req, rid=rid, attempt=1, choice=0, tenant=tenant, purpose="outsider"
+        )
+        return req
+
     def request_of(self, rid: str) -> Request | None:
         """The live request of a rid."""
         return self._by_rid.get(rid)

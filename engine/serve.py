@@ -1,6 +1,6 @@
-"""`engine serve`: starts prefill, decode and gateway as processes, watches them, and ends them in order.
+"""Starts prefill workers, decode workers and the gateway as processes, and ends them in order.
 
-Invariant: children end with their parent; a child that ends by itself ends the engine, with words.
+Invariant: children end with their parent; a child that is started again keeps its name, its ordinal and its ports.
 """
 
 from __future__ import annotations
@@ -15,111 +15,155 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from engine.config import EngineConfig, ProcessConfig
+from engine.config import EngineConfig, ProcessConfig, WorkerAddress
 from engine.kv_cache import PageGeometry, shared_directory
 
 START_SECONDS, STOP_SECONDS = 60, 15
-ROLES = ("prefill", "decode", "gateway")
+GATEWAY = "gateway-0"
+STOP_ORDER = ("gateway", "decode", "prefill")  # whoever asks ends before those that it asks
 
 
 class EngineError(Exception):
     """The engine cannot start or has ended; says what, where and what to do."""
 
 
-def free_port(wanted: int = 0) -> int:
-    """A free loopback port. Raises EngineError where `wanted` is in use."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError as error:
-            raise EngineError(
-                f"port {wanted} on 127.0.0.1: {error.strerror}; choose another with --port, or 0"
-            ) from error
-        return int(probe.getsockname()[1])
-
-
 @dataclass
 class RunningEngine:
-    """A started engine. `state` is what stands in `engine.json`."""
+    """A started engine. `state` is what stands in `engine.json`, `children` are its processes by name."""
 
     state: dict[str, object]
+    run_dir: Path
+    memory: Path
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    memory: Path | None = None
 
-    def failed(self) -> str | None:
-        """Name and exit code of a child that has ended, if one has."""
-        for name, child in self.children.items():
-            if child.poll() is not None:
-                return f"{name} ended with exit code {child.returncode}; its messages are above"
-        return None
+    def start(self, name: str) -> None:
+        """Start a child, also again: it is a new epoch of the same worker then, at the same doors."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.children[name] = subprocess.Popen(
+            [sys.executable, "-m", "engine.child", str(self.run_dir / f"{name}.json")], env=environment,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def ended(self) -> dict[str, int]:
+        """Exit codes of the children that have ended, by name."""
+        codes = {name: child.poll() for name, child in self.children.items()}
+        return {name: code for name, code in codes.items() if code is not None}
 
     def stop(self) -> None:
-        """End the gateway first, then the workers; what does not end is killed."""
-        for name in ("gateway-0", "decode-0", "prefill-0"):
-            child = self.children.get(name)
-            if child is not None and child.poll() is None:
-                child.send_signal(signal.SIGTERM)
+        """End the gateway first, then decode, then prefill; what does not end is killed."""
+        for role in STOP_ORDER:
+            group = [child for name, child in self.children.items() if name.startswith(f"{role}-")]
+            for child in group:
+                if child.poll() is None:
+                    child.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_SECONDS
+            for child in group:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(STOP_SECONDS)
+                    child.wait(max(deadline - time.monotonic(), 0))
                 if child.poll() is None:
                     child.kill()
                     child.wait()
-        if self.memory is not None:
-            shutil.rmtree(self.memory, ignore_errors=True)
+        shutil.rmtree(self.memory, ignore_errors=True)
 
 
 def start_engine(config: EngineConfig) -> RunningEngine:
     """Start all processes and wait until they are healthy. Raises EngineError."""
     run_dir = Path(config.run_dir)
-    for place, mode in ((run_dir, 0o700), (Path(config.ledger), 0o755)):
-        try:
-            place.mkdir(mode, parents=True, exist_ok=True)
-        except OSError as error:
-            raise EngineError(f"{place}: {error.strerror}; name a directory that can be made or written") from error
-    os.chmod(run_dir, 0o700)
-    ports = {role: free_port(config.port if role == "gateway" else 0) for role in ROLES}
-    wires = {role: free_port() for role in ROLES}
-    urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
-    hop_key = secrets.token_urlsafe(32)
-    (run_dir / "hop.key").touch(mode=0o600)
-    (run_dir / "hop.key").write_text(hop_key)
-    from engine.checkpoint import ModelConfig, default_checkpoint  # noqa: PLC0415  torch: only where it is needed
-
-    checkpoint, model = default_checkpoint(run_dir), ModelConfig()
-    geometry = PageGeometry(model.layers, config.page_tokens, model.kv_heads, model.head_dim)
-    memory = shared_directory((config.prefill_pages + config.decode_pages) * geometry.stored_bytes)
+    _make_directories(run_dir, Path(config.ledger))
+    gateway_port, workers = _addresses(config)
+    children = _children(config, gateway_port, workers)
+    gateway = f"http://127.0.0.1:{gateway_port}"
     state: dict[str, object] = {
-        "gateway": urls["gateway"], "prefill": [urls["prefill"]], "decode": [urls["decode"]], "ledger": config.ledger,
+        "gateway": gateway, "prefill": [w.url for w in workers if w.role == "prefill"],
+        "decode": [w.url for w in workers if w.role == "decode"], "ledger": config.ledger,
         "api_keys": config.tenants, "hop_key_file": str(run_dir / "hop.key"), "pid": os.getpid(),
     }  # fmt: skip
-    running = RunningEngine(state, memory=memory)
-    ledger_key = _ledger_key(run_dir)
+    running = RunningEngine(state, run_dir, Path(children[0].memory).parent)
     try:
-        for ordinal, role in enumerate(("gateway", "prefill", "decode")):
-            name = f"{role}-0"
-            child = ProcessConfig(
-                engine=config, role=role, name=name, ordinal=ordinal, http_port=ports[role], wire_port=wires[role],
-                prefill_url=urls["prefill"], decode_url=urls["decode"],
-                prefill_wire=f"tcp://127.0.0.1:{wires['prefill']}", memory=str(memory / f"{name}.kv"),
-                checkpoint=str(checkpoint), hop_key=hop_key, ledger_key=ledger_key,
-            )  # fmt: skip
-            child.save(run_dir / f"{name}.json")
-        for role in ROLES:
-            running.children[f"{role}-0"] = _spawn(run_dir / f"{role}-0.json")
-            if role != "prefill":
-                _wait_healthy(running, [urls[r] for r in ROLES[: ROLES.index(role) + 1]])
+        for child in children:
+            child.save(run_dir / f"{child.name}.json")
+        for worker in workers:
+            running.start(worker.name)
+        _wait_healthy(running, [worker.url for worker in workers])
+        running.start(GATEWAY)
+        _wait_healthy(running, [gateway])
     except BaseException:
         running.stop()
         raise
     (run_dir / "engine.json").touch(mode=0o600)
     (run_dir / "engine.json").write_text(json.dumps(state, indent=1) + "\n")
     return running
+
+
+def _make_directories(run_dir: Path, ledger: Path) -> None:
+    for place, mode in ((run_dir, 0o700), (ledger, 0o755)):
+        try:
+            place.mkdir(mode, parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{place}: {error.strerror}; name a directory that can be made or written") from error
+    os.chmod(run_dir, 0o700)
+
+
+def _addresses(config: EngineConfig) -> tuple[int, list[WorkerAddress]]:
+    """The gateway's port and where the workers will be reached. Raises EngineError where a port is in use."""
+    names = [
+        (f"{role}-{index}", role)
+        for role, count in (("prefill", config.prefill_workers), ("decode", config.decode_workers))
+        for index in range(count)
+    ]
+    gateway, *ports = _free_ports([config.port] + [0] * (2 * len(names)))
+    doors, wires = ports[::2], ports[1::2]
+    return gateway, [
+        WorkerAddress(name, role, f"http://127.0.0.1:{door}", wire)
+        for (name, role), door, wire in zip(names, doors, wires, strict=True)
+    ]
+
+
+def _free_ports(wanted: Iterable[int]) -> list[int]:
+    """Loopback ports, all different, 0 = any free one. Raises EngineError where a wanted one is in use."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for port in wanted:
+            probe = held.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                words = f"port {port} on 127.0.0.1: {error.strerror}; choose another with --port, or 0"
+                raise EngineError(words) from error
+            ports.append(int(probe.getsockname()[1]))
+        return ports
+
+
+def _children(config: EngineConfig, gateway_port: int, workers: list[WorkerAddress]) -> list[ProcessConfig]:
+    """The configuration of every process, the gateway's first; ordinals count up from its 0."""
+    from engine.checkpoint import ModelConfig, default_checkpoint  # noqa: PLC0415  torch: only where it is needed
+
+    run_dir = Path(config.run_dir)
+    hop_key = secrets.token_urlsafe(32)
+    (run_dir / "hop.key").touch(mode=0o600)
+    (run_dir / "hop.key").write_text(hop_key)
+    ledger_key = _ledger_key(run_dir)
+    checkpoint, model = default_checkpoint(run_dir), ModelConfig()
+    geometry = PageGeometry(model.layers, config.page_tokens, model.kv_heads, model.head_dim)
+    pages = config.prefill_workers * config.prefill_pages + config.decode_workers * config.decode_pages
+    memory = shared_directory(pages * geometry.stored_bytes)
+    parts = [(GATEWAY, "gateway", gateway_port, 0)] + [
+        (worker.name, worker.role, int(worker.url.rpartition(":")[2]), worker.wire_port) for worker in workers
+    ]
+    return [
+        ProcessConfig(
+            engine=config, role=role, name=name, ordinal=ordinal, http_port=port, wire_port=wire, workers=tuple(workers),
+            memory=str(memory / name), checkpoint=str(checkpoint), hop_key=hop_key, ledger_key=ledger_key,
+        )
+        for ordinal, (name, role, port, wire) in enumerate(parts)
+    ]  # fmt: skip
 
 
 def _ledger_key(run_dir: Path) -> str:
@@ -131,24 +175,16 @@ def _ledger_key(run_dir: Path) -> str:
     return path.read_text()
 
 
-def _spawn(config: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "engine.child", str(config)], env=environment, stdin=subprocess.DEVNULL
-    )
-
-
 def _wait_healthy(running: RunningEngine, urls: list[str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     waiting = list(urls)
     while waiting:
-        failure = running.failed()
-        if failure is not None:
-            raise EngineError(f"the engine did not start: {failure}")
+        for name, code in running.ended().items():
+            raise EngineError(f"the engine did not start: {name} ended with exit code {code}; its messages are above")
         if time.monotonic() > deadline:
             raise EngineError(f"the engine did not start: {waiting[0]} is not healthy after {START_SECONDS} s")
         try:
-            if httpx.get(f"{waiting[0]}/health", timeout=1).status_code == 200:
+            if httpx.get(f"{waiting[0]}/health", timeout=1, trust_env=False).status_code == 200:
                 waiting.pop(0)
                 continue
         except httpx.HTTPError:

@@ -1,7 +1,8 @@
 """A worker's HTTP door, with SGLang's routes and names.
 
-Invariant: handlers touch the control plane only through `submit`, `abort` and the fault switches; everything else
-happens in the engine thread. What changes anything needs the hop credential.
+Invariant: handlers touch the control plane only through `submit`, `abort`, `pause` and the fault switches; everything
+else happens in the engine thread. What changes anything needs the hop credential. A request whose client has gone is
+aborted, however far its answer had come.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -16,17 +18,19 @@ from fastapi import FastAPI, HTTPException, Response
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.background import BackgroundTask
 
 from engine.config import ProcessConfig
 from engine.door import VERSION, answer_errors_as_openai, gone
 from engine.engine_thread import EngineThread, RequestIdInUse
 from engine.metrics import RoleCollector, render
 from engine.request import RequestError
-from engine.role import Event, Role, TokenLeft
+from engine.role import Ended, Event, Role, TokenLeft
 from engine.sglang_api import AbortBody, GenerateAnswer, GenerateBody
 
 HopCheck = Callable[[HttpRequest], None]
 MODEL_NAME = "induction-llama"
+CLIENT_CLOSED_REQUEST = 499
 
 
 class LateWriteBody(BaseModel):
@@ -89,16 +93,17 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
         role.submit(given)
         thread.wake()
         answer = GenerateAnswer(given)
+        waiting = _Waiting(role, thread, given.rid, queue)
         if body.stream:
-            return StreamingResponse(_stream(role, thread, given.rid, queue, answer), media_type="text/event-stream")
-        return await _collect(role, thread, given.rid, queue, answer, request)
+            # A client that is gone before the first byte leaves the stream unread: the background settles it then.
+            settle = BackgroundTask(waiting.settle)
+            return StreamingResponse(_stream(waiting, answer), media_type="text/event-stream", background=settle)
+        return await _collect(waiting, answer, request)
 
     @app.post("/abort_request")
-    async def abort_request(body: AbortBody, request: HttpRequest) -> dict[str, str]:
+    async def abort_request(body: AbortBody, request: HttpRequest) -> dict[str, str | int]:
         check_hop(request)
-        role.abort(body.rid)
-        thread.wake()
-        return {"status": "ok"}
+        return {"status": "ok", "after_pass": thread.abort(role, body.rid, "aborted by the client")}
 
     @app.post("/pause_generation")
     async def pause_generation(request: HttpRequest) -> dict[str, str]:
@@ -163,46 +168,53 @@ def _server_info(role: Role, config: ProcessConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _stream(
-    role: Role, thread: EngineThread, rid: str, queue: asyncio.Queue[Event], answer: GenerateAnswer
-) -> AsyncIterator[bytes]:
-    """One SSE line per token, then one that says how it ended. A client that goes away aborts the request."""
-    ended = False
+@dataclass
+class _Waiting:
+    """Somebody who waits for a request's events."""
+
+    role: Role
+    thread: EngineThread
+    rid: str
+    queue: asyncio.Queue[Event]
+    settled: bool = False
+
+    async def next(self) -> Event:
+        """The next event; with `Ended` the waiting is over."""
+        event = await self.queue.get()
+        if isinstance(event, Ended):
+            self.settled = True
+            self.thread.forget(self.rid)
+        return event
+
+    async def settle(self) -> None:
+        """Wait no more; what has not ended is aborted."""
+        if not self.settled:
+            self.settled = True
+            self.thread.forget(self.rid)
+            self.thread.abort(self.role, self.rid, "the client went away")
+
+
+async def _stream(waiting: _Waiting, answer: GenerateAnswer) -> AsyncIterator[bytes]:
+    """One SSE line per token, then one that says how it ended."""
     try:
-        while not ended:
-            event = await queue.get()
-            if isinstance(event, TokenLeft):
-                yield answer.token(event.token)
-            else:
-                ended = True
-                yield answer.last(event)
+        while not waiting.settled:
+            event = await waiting.next()
+            yield answer.token(event.token) if isinstance(event, TokenLeft) else answer.last(event)
         yield b"data: [DONE]\n\n"
     finally:
-        thread.forget(rid)
-        if not ended:
-            role.abort(rid, "the client went away")
-            thread.wake()
+        await waiting.settle()
 
 
-async def _collect(
-    role: Role,
-    thread: EngineThread,
-    rid: str,
-    queue: asyncio.Queue[Event],
-    answer: GenerateAnswer,
-    request: HttpRequest,
-) -> Response:
+async def _collect(waiting: _Waiting, answer: GenerateAnswer, request: HttpRequest) -> Response:
     """Wait for the end of a request and answer in one piece."""
     left = asyncio.create_task(gone(request))
     try:
         while True:
-            event_task = asyncio.create_task(queue.get())
+            event_task = asyncio.create_task(waiting.next())
             await asyncio.wait({event_task, left}, return_when=asyncio.FIRST_COMPLETED)
             if not event_task.done():
                 event_task.cancel()
-                role.abort(rid, "the client went away")
-                thread.wake()
-                return Response(status_code=499)
+                return Response(status_code=CLIENT_CLOSED_REQUEST)
             event = event_task.result()
             if isinstance(event, TokenLeft):
                 answer.token(event.token)
@@ -212,4 +224,4 @@ async def _collect(
                 return JSONResponse(answer.whole())
     finally:
         left.cancel()
-        thread.forget(rid)
+        await waiting.settle()

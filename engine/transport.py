@@ -62,6 +62,9 @@ class Transport(Protocol):
     def connect(self, peer: str, memory: dict[str, Any]) -> None:
         """Make a peer's pool writable; `memory` is how the peer describes it. Raises ValueError, OSError."""
 
+    def batch_pages(self, room: int, usual: int) -> int:
+        """Pages in one batch of a room's handoff."""
+
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """Queue a batch. One that cannot be written at all fails without a `post`."""
 
@@ -101,6 +104,10 @@ class SharedMemoryTransport:
         if pool.geometry != self._pool.geometry:
             raise ValueError(f"{peer} has pages of {pool.geometry}, this worker of {self._pool.geometry}")
         self._peers[peer] = pool
+
+    def batch_pages(self, room: int, usual: int) -> int:
+        """See `Transport`."""
+        return usual
 
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """See `Transport`."""

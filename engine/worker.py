@@ -18,11 +18,11 @@ from engine.faults import Faults
 from engine.kv_cache import KVCachePool, PageGeometry
 from engine.ledger.recorder import Recorder
 from engine.model import Llama
+from engine.peer_lives import PeerLives
 from engine.prefill import PrefillEngine
 from engine.role import Pace, Parts, Role
 from engine.server import worker_app
 from engine.torch_executor import TorchExecutor
-from engine.transport import SharedMemoryTransport
 from engine.truth import TruthLog
 from engine.wire import ZmqWire
 
@@ -35,7 +35,7 @@ def build_role(
     weights, model = load_checkpoint(Path(config.checkpoint))
     pages = engine.prefill_pages if config.role == "prefill" else engine.decode_pages
     geometry = PageGeometry(model.layers, engine.page_tokens, model.kv_heads, model.head_dim)
-    memory = KVCachePool(Path(config.memory), pages, geometry, create=True)
+    memory = KVCachePool(_pool_file(config, recorder.epoch), pages, geometry, create=True)
     truth = TruthLog(Path(engine.ledger) / "truth" if engine.truth else None, config.name)
     pool = BlockPool("kv", pages, engine.page_tokens, recorder)
     defences = Defences.parse(engine.defences)
@@ -53,14 +53,22 @@ def build_role(
     executor = TorchExecutor(Llama(weights, model, engine.context_tokens + 1), memory, truth, clock.now_us)
     wire = ZmqWire(config.hop_key, clock.now_us, f"tcp://127.0.0.1:{config.wire_port}", thread.wake)
     parts = Parts(
-        worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, memory=memory.describe(),
-        limits=limits, wire=wire,
+        worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, limits=limits,
+        memory={**memory.describe(), "epoch": recorder.epoch}, wire=wire,
         checks=Checks(defences, recorder), faults=faults, truth=truth, emit=thread.emit,
         pace=Pace(max_run_us=engine.step_run_ms * 1000),
-        names={config.prefill_wire: "prefill-0"},
+        names={worker.wire: worker.name for worker in config.workers if worker.role == "prefill"},
     )  # fmt: skip
-    role = PrefillEngine(parts, SharedMemoryTransport(memory)) if config.role == "prefill" else DecodeEngine(parts)
+    role = PrefillEngine(parts, PeerLives(memory)) if config.role == "prefill" else DecodeEngine(parts)
     return role, memory
+
+
+def _pool_file(config: ProcessConfig, epoch: int) -> Path:
+    """A pool file of this life alone, those of former ones removed: what peers have mapped of them stays theirs."""
+    begin = Path(config.memory)
+    for stale in begin.parent.glob(f"{begin.name}-*.kv"):
+        stale.unlink(missing_ok=True)
+    return begin.with_name(f"{begin.name}-{epoch}.kv")
 
 
 def run_worker(config: ProcessConfig) -> None:

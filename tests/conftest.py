@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine.ledger.reader import read_ledger
 
 TENANTS = {"acme": "key-acme", "brio": "key-brio", "cyan": "key-cyan"}
 SHAPE = {"prefill_pages": 33, "decode_pages": 97, "page_tokens": 16, "context_tokens": 1024}
@@ -20,6 +26,7 @@ class LiveEngine:
     state: dict
     ledger: Path
     run_dir: Path
+    running: Any  # engine.serve.RunningEngine: its processes
 
     @property
     def gateway(self) -> str:
@@ -34,6 +41,11 @@ class LiveEngine:
         return self.state["decode"][0]
 
     @property
+    def workers(self) -> list[str]:
+        """Doors of all workers."""
+        return [*self.state["prefill"], *self.state["decode"]]
+
+    @property
     def hop(self) -> dict[str, str]:
         """Headers that open the workers' doors."""
         return {"x-kvwitness-hop": Path(self.state["hop_key_file"]).read_text()}
@@ -41,6 +53,52 @@ class LiveEngine:
     def client(self, tenant: str = "acme") -> dict[str, str]:
         """Headers of a tenant's client."""
         return {"authorization": f"Bearer {TENANTS[tenant]}"}
+
+    def ask(
+        self, path: str = "/v1/completions", tenant: str = "acme", headers: dict[str, str] | None = None,
+        timeout: float = 30, **body: Any,
+    ) -> httpx.Response:  # fmt: skip
+        """One request of a tenant's client."""
+        headers = {**self.client(tenant), **(headers or {})}
+        return httpx.post(self.gateway + path, json={"model": "m", **body}, headers=headers, timeout=timeout)
+
+    def post(self, url: str, path: str, body: dict) -> dict:
+        """What the operator posts at a worker's door."""
+        answer = httpx.post(url + path, json=body, headers=self.hop, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def info(self, url: str | None = None) -> dict:
+        """What a process says of itself, the gateway unless another is named."""
+        return httpx.get(f"{url or self.gateway}/server_info", timeout=10).json()
+
+    def metrics(self, url: str) -> dict[tuple[str, ...], float]:
+        """The metrics of one process by name and labels."""
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=10).text)
+            for sample in family.samples
+        }
+
+    def idle(self) -> bool:
+        """Whether no worker has a request."""
+        return all(self.metrics(url)["kvwitness_running_requests",] == 0 for url in self.workers)
+
+    def rows_of(self, rid: str, *ops: str) -> dict[str, dict]:
+        """The last of these rows of one request on each worker, from the ledger as it is now."""
+        requests = read_ledger(self.ledger).tables["requests"].to_pylist()
+        known = {(row["worker"], row["epoch"], row["req"]) for row in requests if row["rid"] == rid}
+        return {
+            row["worker"]: row
+            for row in requests
+            if (row["worker"], row["epoch"], row["req"]) in known and row["op"] in ops
+        }
+
+    def kill(self, name: str) -> None:
+        """Kill -9 one process; returns when it is gone."""
+        child = self.running.children[name]
+        child.kill()
+        child.wait()
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +121,18 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
                 truth=truth, tenants=TENANTS, **{**SHAPE, **shape},
             )  # fmt: skip
             engine = start_engine(config)
-            running[key] = engine, LiveEngine(engine.state, place / "ledger", place / "run")
+            running[key] = engine, LiveEngine(engine.state, place / "ledger", place / "run", engine)
         return running[key][1]
 
     yield start
-    for engine, _ in running.values():
-        engine.stop()
+    with ThreadPoolExecutor(len(running) or 1) as pool:
+        list(pool.map(lambda pair: pair[0].stop(), running.values()))
+
+
+@pytest.fixture(scope="session")
+def two_of_each(live_engine: Callable[..., LiveEngine]) -> LiveEngine:
+    """Two workers of each role behind an open gate; a prefill pool holds 1,536 tokens, as the context, decode's 1,024."""
+    return live_engine(
+        defences={"admission-gate": "off"}, prefill_workers=2, decode_workers=2, prefill_pages=97, decode_pages=65,
+        context_tokens=1536,
+    )  # fmt: skip

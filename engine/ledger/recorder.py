@@ -151,6 +151,13 @@ class Recorder:
                 self._seal_and_remove()
             self._stream.close()
 
+    def abandon(self) -> None:
+        """Let the stream go as a process that dies does: no `close` row, and what was not flushed is lost."""
+        with self.lock, self._drain_lock:
+            self._stopping = self._closed = True
+            self._ring.clear()
+            self._stream.close()
+
     def _header(self) -> dict[str, Any]:
         return {
             "worker": self.worker, "epoch": self.epoch, "ordinal": self.ordinal, "schema_version": SCHEMA_VERSION,

@@ -19,6 +19,7 @@ from engine.simulation.scenario_source import (
     Micros,
     Misfit,
     Model,
+    NonEmpty,
     PositiveMicros,
     PositiveRate,
     PositiveSize,
@@ -26,13 +27,16 @@ from engine.simulation.scenario_source import (
     Weight,
     expected,
     misfits,
+    write_micros,
 )
 
 BLOCK = 4096
+MOST_IN_BURST = 1_000_000_000
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 LARGEST = float(1 << 53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ULP = 1 / (1 << 53)
 Quantity = TypeVar("Quantity", bound=int)
 
 
@@ -44,19 +48,19 @@ def key_of(seed: int, *names: str) -> int:
 def words(key: int, index: np.ndarray) -> np.ndarray:
     """Random uint64, one per `index` (uint64 [n]): SplitMix64's stream from `key`, at those places."""
     with np.errstate(over="ignore"):
-        return splitmix64(index * _GOLDEN + np.uint64(key))
+        return np.asarray(splitmix64(index * _GOLDEN + np.uint64(key)))
 
 
 def uniforms(key: int, index: np.ndarray) -> np.ndarray:
     """Random float64 in [0, 1), one per `index` (uint64 [n])."""
-    return np.multiply(words(key, index) >> np.uint64(11), 2.0**-53)
+    return (words(key, index) >> np.uint64(11)) * _ULP
 
 
 def choose(weights: Sequence[float] | np.ndarray, key: int, index: np.ndarray) -> np.ndarray:
     """Which of `weights` is chosen, int64 [n], one per `index`."""
     bounds = np.cumsum(np.asarray(weights, np.float64))
-    chosen = np.searchsorted(bounds, uniforms(key, index) * bounds[-1], side="right")
-    return np.minimum(chosen, np.flatnonzero(weights)[-1])
+    last = np.flatnonzero(weights)[-1]  # where rounding reaches the sum of all
+    return np.asarray(np.minimum(np.searchsorted(bounds, uniforms(key, index) * bounds[-1], side="right"), last))
 
 
 # ---- how long things are
@@ -119,7 +123,7 @@ class Choice(Model, Generic[Quantity]):
 
     kind: Literal["choice"]
     weight: Weight = 1.0
-    values: tuple[Quantity, ...] = Field(min_length=1)
+    values: Annotated[tuple[Quantity, ...], NonEmpty]
     weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
@@ -136,7 +140,7 @@ class Choice(Model, Generic[Quantity]):
     def draw(self, key: int, index: np.ndarray) -> np.ndarray:
         """int64 [n], one per `index`."""
         weights = self.weights or (1.0,) * len(self.values)
-        return np.array(self.values, np.int64)[choose(weights, key, index)]
+        return np.array(self.values, np.int64).take(choose(weights, key, index))
 
 
 RangedT = TypeVar("RangedT", Range[Any], Lognormal[Any])
@@ -155,7 +159,7 @@ def _as_parts(value: Any) -> Any:
         return [{"kind": "fixed", "value": value}]
     if isinstance(value, dict):
         return [value]
-    raise expected("a value, a distribution (kind: fixed, uniform, lognormal or choice) or a list of distributions")
+    raise expected("a value, a distribution or a list of distributions")
 
 
 class Part(Protocol):
@@ -182,7 +186,6 @@ def _weighted(parts: PartsT) -> PartsT:
 
 Lengths = Annotated[
     tuple[Annotated[LengthPart, Field(discriminator="kind")], ...],
-    Field(min_length=1),
     BeforeValidator(_as_parts),
     AfterValidator(_weighted),
 ]
@@ -190,7 +193,6 @@ Lengths = Annotated[
 
 Delays = Annotated[
     tuple[Annotated[DelayPart, Field(discriminator="kind")], ...],
-    Field(min_length=1),
     BeforeValidator(_as_parts),
     AfterValidator(_weighted),
 ]
@@ -210,6 +212,23 @@ def draw(parts: Sequence[Part], key: int, index: np.ndarray) -> np.ndarray:
 
 
 # ---- when requests come
+
+
+class Window(Model):
+    """From `start` until before `end` (None: to the end), counted from the scenario's start; keys `from` and `to`."""
+
+    start: Micros = Field(default=0, alias="from")
+    end: Micros | None = Field(default=None, alias="to")
+
+    @model_validator(mode="after")
+    def _opens(self) -> Window:
+        if self.end is not None and self.end <= self.start:
+            wanted = f"a time after {write_micros(self.start)}, where the window opens"
+            raise misfits([Misfit(("to",), write_micros(self.end), wanted)])
+        return self
+
+    def __contains__(self, offset_us: int) -> bool:
+        return self.start <= offset_us and (self.end is None or offset_us < self.end)
 
 
 class Poisson(Model):
@@ -261,21 +280,22 @@ class Burst(Model):
     """`count` arrivals evenly over `over`, once as the window opens, or again `every` so often."""
 
     kind: Literal["burst"]
-    count: PositiveSize
+    count: Annotated[PositiveSize, Field(le=MOST_IN_BURST)]
     over: Micros = 0
     every: PositiveMicros | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Burst:
         if self.every is not None and self.over > self.every:
-            raise misfits([Misfit(("over",), f"{self.over}us", f"no more than every, {self.every}us")])
+            raise misfits([Misfit(("over",), write_micros(self.over), f"at most every, {write_micros(self.every)}")])
         return self
 
     def times(self, key: int, begin: int, end: int, block: int = BLOCK) -> Iterator[np.ndarray]:
         """See the module."""
         for index in _counted(self.count if self.every is None else None, block):
             burst, place = np.divmod(index, self.count)
-            times = begin + burst * (self.every or 0) + place * self.over // self.count
+            step, rest = divmod(self.over, self.count)
+            times = begin + burst * (self.every or 0) + place * step + place * rest // self.count
             yield times[times < end]
             if times[-1] >= end:
                 return
@@ -285,12 +305,12 @@ class Times(Model):
     """Arrivals at given times, counted from where the window opens."""
 
     kind: Literal["times"]
-    at: tuple[Micros, ...] = Field(min_length=1)
+    at: Annotated[tuple[Micros, ...], NonEmpty]
 
     @model_validator(mode="after")
     def _ascending(self) -> Times:
         back = [
-            Misfit(("at", place), f"{later}us", f"no time before {earlier}us, the one above it")
+            Misfit(("at", place), write_micros(later), f"no time before {write_micros(earlier)}, the one above it")
             for place, (earlier, later) in enumerate(zip(self.at, self.at[1:], strict=False), 1)
             if later < earlier
         ]
@@ -318,13 +338,14 @@ def _counted(count: int | None, block: int) -> Iterator[np.ndarray]:
 
 
 def _poisson(rate_per_s: float, key: int, begin: int, end: int, block: int) -> Iterator[np.ndarray]:
-    """Gaps are rounded to nanoseconds, whose sums do not depend on how they are cut into blocks."""
-    passed_ns = 0
+    """Gaps are rounded to whole ticks, whose sums do not depend on how they are cut into blocks."""
+    ticks_per_us = 1_000 if rate_per_s >= 1 else 1
+    mean, passed = 1e6 * ticks_per_us / rate_per_s, 0
     for index in _counted(None, block):
-        gaps = np.minimum(-np.log1p(-uniforms(key, index.astype(np.uint64))) * (1e9 / rate_per_s), LARGEST)
-        sums = passed_ns + np.cumsum(np.rint(gaps).astype(np.int64))
-        passed_ns = int(sums[-1])
-        times = begin + sums // 1_000
+        gaps = np.rint(-np.log1p(-uniforms(key, index.astype(np.uint64))) * mean)
+        sums = passed + np.cumsum(gaps.astype(np.int64))
+        passed = int(sums[-1])
+        times = begin + sums // ticks_per_us
         yield times[times < end]
         if times[-1] >= end:
             return

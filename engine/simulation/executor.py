@@ -30,6 +30,10 @@ class SimExecutor:
         self._people, self._truth = people, truth
         self._readers: dict[int, Reader] = {}  # bound in the last decode run, by stamp
         self._growing = _Growing.nothing()
+        self.lasts_us: int | None = None
+        """How long the next pass takes, where a script says so; it is then a run of its own."""
+        self.began: Callable[[], None] = lambda: None
+        """Called when a scripted pass begins."""
         self._bound: tuple[tuple[int, int], ...] = ()
         store.before_change = self._grow
         store.changed = self._changed
@@ -40,7 +44,8 @@ class SimExecutor:
         """See `Executor`. Everything lands when the pass ends."""
         world = self._task.world
         tokens, context = sum(len(work.tokens) for work in works), max(work.start for work in works)
-        self._task.work(world.now + self._costs.prefill_us(tokens, context))
+        scripted = self._scripted()
+        self._task.work(world.now + (scripted or self._costs.prefill_us(tokens, context)))
         before_write()
         return [self._prefill(work, check_tags, step) for work in works]
 
@@ -68,13 +73,15 @@ class SimExecutor:
     ) -> DecodeRun:
         """See `Executor`."""
         world, start = self._task.world, self._task.world.now
-        self._store.settle(start)
         self._bind(works)
         found = [self._read(work, step, check_tags) for work in works]
         context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
         passes = 1 if any(found) else min(passes, self._costs.decode_passes_within(len(works), context, budget) + 1)
+        scripted = self._scripted()
+        passes = 1 if scripted else passes
         growing = self._growing = _Growing.of(works, passes, start, self._people, self._costs, context, self._store)
+        growing.lasts_us = scripted
         if self._task.wait(growing.ends(passes)):
             growing.passes = min(passes, growing.begun(world.now))
             self._task.call()  # what called is still to be heard
@@ -88,6 +95,12 @@ class SimExecutor:
     def scrub(self, pages: np.ndarray) -> None:
         """See `Executor`."""
         self._store.zero(pages, self._task.world.now)
+
+    def _scripted(self) -> int | None:
+        lasts, self.lasts_us = self.lasts_us, None
+        if lasts is not None:
+            self.began()
+        return lasts
 
     def forget(self) -> None:
         """No request is bound any more: the worker is gone."""
@@ -154,6 +167,7 @@ class _Growing:
     ) -> None:  # fmt: skip
         self.pages, self.lo, self.stamps, self.tags, self.tainted = pages, lo, stamps, tags, tainted
         self.passes, self.done = passes, 0
+        self.lasts_us: int | None = None
         self._start, self._costs, self._context = start, costs, context
 
     @classmethod
@@ -183,10 +197,14 @@ class _Growing:
         """When that many passes have ended (true time)."""
         if self._costs is None or passes <= 0:
             return self._start
+        if self.lasts_us is not None:
+            return self._start + self.lasts_us * passes
         return self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
 
     def begun(self, now: int) -> int:
         """Passes that have begun by now."""
         if self._costs is None:
             return 0
+        if self.lasts_us is not None:
+            return (now - self._start) // self.lasts_us + 1
         return self._costs.decode_passes_within(len(self.pages), self._context, now - self._start) + 1

@@ -26,7 +26,7 @@ class Pages(Model):
 class Delay(Model):
     """How long the writes, or acknowledgements, of an aborted handoff are held up."""
 
-    delay: Micros
+    delay: Micros = 0
 
 
 class KeyField(Model):
@@ -42,9 +42,11 @@ class OfComponent(Model):
 
 
 PARAMETERS: dict[str, type[BaseModel]] = {
-    "late-write": Delay, "early-ack": Delay, "lost-ack": Delay, "early-free": Pages, "double-free": Pages, "slow-drain": Delay, "incomplete-key": KeyField,
+    **dict.fromkeys(("late-write", "early-ack", "lost-ack", "slow-drain"), Delay),
+    **dict.fromkeys(("early-free", "double-free"), Pages),
+    "incomplete-key": KeyField,
     "partial-state": OfComponent,
-}  # fmt: skip
+}
 KNOWN = KnownNames(frozenset(DETECTORS), {one.name: PARAMETERS.get(one.name) for one in CLASSES})
 GATEWAY_FAULTS = frozenset({"room-collision"})
 

@@ -20,9 +20,10 @@ from engine.prefill import PrefillEngine
 from engine.role import Emit, HoldPolicy, Pace, Parts, Role
 from engine.simulation.clock import VirtualClock
 from engine.simulation.executor import SimExecutor
-from engine.simulation.gateway import Door, SimGateway
-from engine.simulation.memory import PageStore
 from engine.simulation.fault_plan import plan_faults
+from engine.simulation.gateway import Door, SimGateway
+from engine.simulation.lossy_recorder import LossyRecorder
+from engine.simulation.memory import PageStore
 from engine.simulation.people import People
 from engine.simulation.scenario import DEFAULT_DEFENCES, Group, Scenario
 from engine.simulation.transport import SimTransport
@@ -33,6 +34,9 @@ from engine.tenants import Tenants
 
 DRAIN_EVERY_ROWS = 1 << 15
 KEY = b"simulation"
+ENGINE = "kvwitness-simulate"
+IDLE_BEATS = 10
+"""An idle worker's heartbeats are so much rarer."""
 
 
 @dataclass
@@ -47,7 +51,8 @@ class Worker:
     recorder: Recorder
     store: PageStore
     transport: SimTransport | None
-    truth: SimTruth
+    executor: SimExecutor
+    wire: SimWire
 
 
 class Fleet:
@@ -58,9 +63,10 @@ class Fleet:
         self.world = World(scenario.start)
         self.people = People()
         self.workers: dict[str, Worker] = {}
+        self._truths: dict[str, SimTruth] = {}
         self._ordinal = 0
         self._tenants = Tenants({}, KEY.decode())
-        message, costs = self._random("message"), scenario.costs
+        message, costs = self.random("message"), scenario.costs
         self.post = Post(self.world, lambda: costs.message_us(message))
         self._addresses = {
             f"sim://{name}": name for group in scenario.fleet if group.role == "prefill" for name in group.workers()
@@ -78,24 +84,41 @@ class Fleet:
         """End every worker and seal the ledger."""
         for worker in self.workers.values():
             worker.role.close()
-            worker.recorder.close()
-            worker.truth.close()
+            if not worker.task.ended:
+                worker.recorder.close()
+        for truth in self._truths.values():
+            truth.close()
         self._gateway_recorder.close()
 
-    def _random(self, *names: str) -> random.Random:
+    def kill(self, name: str) -> None:
+        """A worker's process dies: it stops where it stands; what is on the wire still lands."""
+        worker = self.workers[name]
+        worker.task.kill()
+        worker.wire.close()
+        if worker.transport is not None:
+            worker.transport.close()
+        worker.recorder.abandon()
+        self.gateway.lost(name)
+
+    def restart(self, name: str) -> None:
+        """A killed worker comes back as a new epoch, with empty memory, at the same address."""
+        self._add(name, self.workers[name].group, self.workers[name].recorder.ordinal)
+
+    def random(self, *names: str) -> random.Random:
+        """A source of its own for each purpose, so that one more purpose changes no other."""
         return random.Random("/".join((str(self.scenario.seed), *names)))
 
-    def _recorder(self, name: str, clock: VirtualClock) -> Recorder:
-        self._ordinal += 1
-        return Recorder(
-            self.ledger, name, ordinal=self._ordinal, now_us=clock.now_us, digest_key=KEY, threaded=False,
+    def _recorder(self, name: str, clock: VirtualClock, ordinal: int | None = None) -> Recorder:
+        self._ordinal += ordinal is None
+        return LossyRecorder(
+            self.ledger, name, ordinal=self._ordinal if ordinal is None else ordinal, now_us=clock.now_us, digest_key=KEY, threaded=False,
             ring_rows=8 * DRAIN_EVERY_ROWS,
         )  # fmt: skip
 
     def _gateway(self, message_us: Callable[[], int]) -> SimGateway:
         clock = VirtualClock(self.world)
         recorder = self._gateway_recorder = self._recorder("gateway", clock)
-        recorder.record("workers", "start", role="gateway", ordinal=recorder.ordinal, engine="kvwitness-simulate")
+        recorder.record("workers", "start", role="gateway", ordinal=recorder.ordinal, engine=ENGINE)
         limits = [
             Limits(group.role, group.pages.kv * group.page_tokens, group.context_tokens)
             for group in self.scenario.fleet
@@ -103,23 +126,26 @@ class Fleet:
         checks = Checks(Defences.parse(dict(self.scenario.defences.modes)), recorder)
         faults = Faults()
         plan_faults(
-            self.world, self.scenario.faults, faults, frozenset({"gateway"}), self._random("faults", "gateway"),
+            self.world, self.scenario.faults, faults, frozenset({"gateway"}), self.random("faults", "gateway"),
             self.scenario.start,
         )  # fmt: skip
-        return SimGateway(self.world, recorder, clock, checks, limits, faults, self._random("rooms"), message_us)
+        return SimGateway(self.world, recorder, clock, checks, limits, faults, self.random("rooms"), message_us)
 
-    def _add(self, name: str, group: Group) -> None:
-        """One worker. Its task begins when the world does."""
-        source, stated = self._random("clock", name), group.clock or self.scenario.clock
+    def _add(self, name: str, group: Group, ordinal: int | None = None) -> None:
+        """One worker. Its task begins when the world does, or now."""
+        source, stated = self.random("clock", name), group.clock or self.scenario.clock
         clock = VirtualClock(self.world, source.randint(*stated.offset), round(source.uniform(*stated.drift_ppm)))
-        recorder = self._recorder(name, clock)
+        recorder = self._recorder(name, clock, ordinal)
         store = PageStore(group.pages.kv + 1, group.page_tokens)
-        truth = SimTruth(self.ledger / "truth" if self.scenario.recording.truth else None, name, self.people, clock)
+        truth = self._truths.setdefault(name, SimTruth(self._truth_directory(), name, self.people, clock))
         task = Task(self.world, name, lambda: self._turn(name))
-        role, transport = self._role(name, group, recorder, clock, store, truth, task)
-        self.workers[name] = Worker(name, group, role, task, clock, recorder, store, transport, truth)
-        doors = self.gateway.prefills if group.role == "prefill" else self.gateway.decodes
-        doors.append(Door(name, f"sim://{name}", role, task))
+        executor = SimExecutor(task, clock, store, self.scenario.costs, self.people, truth)
+        wire = SimWire(self.post, f"sim://{name}", clock.now_us, task.call)
+        parts = self._parts(name, group, recorder, clock, executor, wire, truth)
+        transport = self._transport(name, group, store, task) if group.role == "prefill" else None
+        role = PrefillEngine(parts, transport) if transport is not None else DecodeEngine(parts)
+        self.workers[name] = Worker(name, group, role, task, clock, recorder, store, transport, executor, wire)
+        self.gateway.add(group.role, Door(name, wire.address, role, task))
 
     def _turn(self, name: str) -> None:
         """A worker's life: turn after turn, and naps in between."""
@@ -129,49 +155,49 @@ class Fleet:
             if not turn.busy:
                 worker.task.wait(worker.clock.true_us(turn.wake_us))
 
-    def _role(
-        self, name: str, group: Group, recorder: Recorder, clock: VirtualClock, store: PageStore, truth: SimTruth,
-        task: Task,
-    ) -> tuple[Role, SimTransport | None]:  # fmt: skip
-        scenario, costs = self.scenario, self.scenario.costs
-        defences = Defences.parse(dict(group.defences.over(scenario.defences).modes))
+    def _truth_directory(self) -> Path | None:
+        return self.ledger / "truth" if self.scenario.recording.truth else None
+
+    def _parts(
+        self, name: str, group: Group, recorder: Recorder, clock: VirtualClock, executor: SimExecutor, wire: SimWire,
+        truth: SimTruth,
+    ) -> Parts:  # fmt: skip
+        scenario = self.scenario
+        defences = group.defences.over(scenario.defences).over(DEFAULT_DEFENCES)
+        modes = Defences.parse(dict(defences.modes))
         pool = BlockPool("kv", group.pages.kv + 1, group.page_tokens, recorder)
         limits = Limits(group.role, pool.usable_pages * group.page_tokens, group.context_tokens)
-        recorder.record("workers", "start", role=group.role, ordinal=recorder.ordinal, engine="kvwitness-simulate")
+        recorder.record("workers", "start", role=group.role, ordinal=recorder.ordinal, engine=ENGINE)
         recorder.record(
-            "workers", "config", pool="kv", pool_pages=pool.pages, page_tokens=group.page_tokens,
+            "workers", "config", pool=pool.name, pool_pages=pool.pages, page_tokens=group.page_tokens,
             page_bytes=group.page_bytes, kv_format=group.kv_format, layers=group.layers, kv_heads=group.kv_heads,
             head_dim=group.head_dim, context_tokens=group.context_tokens,
             prompt_limit_tokens=limits.prompt_limit_tokens,
-            defences=[f"{defence}={mode}" for defence, mode in defences.modes().items()],
+            defences=[f"{defence}={mode}" for defence, mode in modes.modes().items()],
         )  # fmt: skip
         faults = Faults()
-        plan_faults(
-            self.world, scenario.faults, faults, frozenset({name, group.group}), self._random("faults", name),
-            scenario.start,
-        )  # fmt: skip
-        holding = group.defences.over(scenario.defences).over(DEFAULT_DEFENCES)
-        parts = Parts(
+        names = frozenset({name, group.group})
+        plan_faults(self.world, scenario.faults, faults, names, self.random("faults", name), scenario.start)
+        recording = scenario.recording
+        return Parts(
             worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
-            holds=HoldPolicy(holding.hold_timeout or 0, holding.on_timeout or QUARANTINE, bool(holding.scrub)),
-            wire=SimWire(self.post, f"sim://{name}", clock.now_us, task.call),
-            executor=SimExecutor(task, clock, store, costs, self.people, truth),
-            memory={"worker": name, "page_tokens": group.page_tokens, "page_bytes": group.page_bytes, "pages": pool.pages},
-            checks=Checks(defences, recorder), emit=self._emit(name), names=self._addresses,
+            wire=wire, executor=executor, checks=Checks(modes, recorder), emit=self._emit(name), names=self._addresses,
+            memory={
+                "worker": name, "page_tokens": group.page_tokens, "page_bytes": group.page_bytes, "pages": pool.pages,
+            },
+            holds=HoldPolicy(defences.hold_timeout or 0, defences.on_timeout or QUARANTINE, bool(defences.scrub)),
             pace=Pace(
                 max_batch=group.max_batch, chunk_tokens=group.chunk_tokens, batch_tokens=group.batch_tokens,
-                transfer_pages=TRANSFER_PAGES, max_run_us=scenario.recording.step_run,
-                beat_busy_us=scenario.recording.heartbeat, beat_idle_us=10 * scenario.recording.heartbeat,
-                gauge_us=scenario.recording.gauge,
+                transfer_pages=group.transfer_pages, max_run_us=recording.step_run, gauge_us=recording.gauge,
+                beat_busy_us=recording.heartbeat, beat_idle_us=IDLE_BEATS * recording.heartbeat,
             ),
         )  # fmt: skip
-        if group.role == "decode":
-            return DecodeEngine(parts), None
-        jitter = self._random("transfer", name)
-        transport = SimTransport(
+
+    def _transport(self, name: str, group: Group, store: PageStore, task: Task) -> SimTransport:
+        jitter, costs = self.random("transfer", name), self.scenario.costs
+        return SimTransport(
             self.world, store, group.page_bytes, self._store, lambda size: costs.transfer_us(size, jitter), task.call
         )
-        return PrefillEngine(parts, transport), transport
 
     def _store(self, worker: str) -> PageStore | None:
         found = self.workers.get(worker)
@@ -179,9 +205,6 @@ class Fleet:
 
     def _emit(self, name: str) -> Emit:
         return lambda rid, event: self.gateway.hear(name, rid, event)
-
-
-TRANSFER_PAGES = 4
 
 
 def workers_of(fleet: Fleet, names: Sequence[str]) -> list[Worker]:

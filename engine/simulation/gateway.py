@@ -32,6 +32,15 @@ class Door:
     live: int = 0
 
 
+@dataclass(frozen=True)
+class Seats:
+    """A request's workers, by name, and its room."""
+
+    prefill: str
+    decode: str
+    room: int
+
+
 @dataclass
 class Call:
     """One client request on its way."""
@@ -43,6 +52,7 @@ class Call:
     sent: int = 0
     last_token: int | None = None
     refused: RequestError | None = None  # by prefill, in its own words
+    scripted: bool = False
 
 
 class SimGateway:
@@ -58,10 +68,35 @@ class SimGateway:
         self.prefills: list[Door] = []
         self.decodes: list[Door] = []
         self._calls: dict[str, Call] = {}
+        self._past: dict[str, Call] = {}  # ended, of scripts alone: their writes may still be landed by hand
         self._next_req = 1
         self.ended: dict[int, int] = {}  # answers by HTTP status
 
-    def ask(self, given: GenerateRequest, prefill: str | None = None, decode: str | None = None) -> None:
+    def add(self, role: str, door: Door) -> None:
+        """A worker is there, perhaps in the place of a former life of its own."""
+        doors = self.prefills if role == "prefill" else self.decodes
+        doors[:] = [other for other in doors if other.name != door.name] + [door]
+        doors.sort(key=lambda one: one.name)
+
+    def lost(self, name: str) -> None:
+        """A worker has died: the requests that needed it end, and no more are sent there."""
+        for doors in (self.prefills, self.decodes):
+            doors[:] = [door for door in doors if door.name != name]
+        for call in [call for call in self._calls.values() if name in (call.prefill.name, call.decode.name)]:
+            for door in (call.decode, call.prefill):
+                self._world.at(self._world.now + self._message_us(), _abort(door, call.given.rid))
+            self._end(call, RequestError(502, "worker_lost", "a worker went away"))
+
+    def doors_of(self, rid: str) -> Seats:
+        """Where a live request is served. Raises LookupError."""
+        call = self._calls.get(rid) or self._past.get(rid)
+        if call is None:
+            raise LookupError(f"script: {rid} has not been sent anywhere at {self._world.now}")
+        return Seats(call.prefill.name, call.decode.name, call.given.room)
+
+    def ask(
+        self, given: GenerateRequest, prefill: str | None = None, decode: str | None = None, scripted: bool = False
+    ) -> None:
         """A client's request. `given.room` and `given.bootstrap` are chosen here."""
         req, self._next_req = self._next_req, self._next_req + 1
         limit = min([limits.prompt_limit_tokens for limits in self._limits])
@@ -76,7 +111,12 @@ class SimGateway:
             self._count(error.status)
             return
         self._row(req, "admit")
+        if not (self.prefills and self.decodes):
+            self._row(req, "abort", status="503", reason="no_worker", output_tokens=0, page_rows=0)
+            self._count(503)
+            return
         call = self._last = self._call(req, given, prefill, decode)
+        call.scripted = scripted
         self._row(req, "room", room=call.given.room)
         self._calls[given.rid] = call
         for door in (call.prefill, call.decode):
@@ -126,6 +166,8 @@ class SimGateway:
 
     def _end(self, call: Call, error: RequestError | None) -> None:
         del self._calls[call.given.rid]
+        if call.scripted:
+            self._past[call.given.rid] = call
         for door in (call.prefill, call.decode):
             door.live -= 1
         status = error.status if error else 200

@@ -72,24 +72,36 @@ class PageStore:
         self.ranges: dict[int, list[Range]] = {}  # bottom layers that are not of one piece
         self.incoming: list[Flight] = []
         self.outgoing: list[Flight] = []
+        self.arriving = np.zeros(pages, np.int32)  # flights to and from each page
+        self.leaving = np.zeros(pages, np.int32)
         self.readers = np.zeros(pages, np.int32)  # how many requests have each page bound
         self.before_change: Callable[[], None] = lambda: None
         """Called before anything here is looked at or changed from outside: who owns the worker brings it up to date."""
         self.changed: Callable[[np.ndarray], None] = lambda pages: None
         """Called with bound pages whose content somebody else has just changed."""
 
-    def settle(self, now: int) -> None:
-        """Let every flight from or to here go as far as it has come by now."""
-        for flight in (*self.incoming, *self.outgoing):
-            flight.advance(now)
+    def settle(self, pages: np.ndarray, now: int) -> None:
+        """Let every flight from or to these pages go as far as it has come by now."""
+        if self.arriving[pages].any():
+            for flight in (*self.incoming,):
+                flight.advance(now)
+        if self.leaving[pages].any():
+            for flight in (*self.outgoing,):
+                flight.advance(now)
+
+    def race(self, pages: np.ndarray) -> None:
+        """A local write: flights under way from and to these pages cannot be told apart from it in time."""
+        if self.leaving[pages].any():
+            for flight in self.outgoing:
+                flight.race(pages)
+        if self.arriving[pages].any():
+            for flight in self.incoming:
+                flight.meet(pages)
 
     def write(self, write: Write, now: int) -> None:
         """A local pass wrote slots."""
-        self.settle(now)
-        for flight in self.outgoing:
-            flight.race(write.pages)
-        for flight in self.incoming:
-            flight.meet(write.pages)
+        self.settle(write.pages, now)
+        self.race(write.pages)
         size, end = self.page_tokens, write.tok_off + write.tokens
         first = 1 if write.tok_off % size else 0
         whole = max(end // size, first)
@@ -107,10 +119,8 @@ class PageStore:
              tainted: np.ndarray, now: int) -> None:  # fmt: skip
         """One decode run: `count` slots from `lo` int [n] on in each of `pages` int32 [n], one page per request."""
         slots = self.slots
-        if self.incoming or self.outgoing:
-            self.settle(now)
-            for flight in self.incoming:
-                flight.meet(pages)
+        self.settle(pages, now)
+        self.race(pages)
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
         simple &= (slots["top_tainted"][pages] == tainted) & (lo > 0)
         if simple.all():
@@ -136,7 +146,7 @@ class PageStore:
 
     def zero(self, pages: np.ndarray, now: int) -> None:
         """Scrubbed: nobody's, and no tag."""
-        self.settle(now)
+        self.settle(pages, now)
         self.fill(pages, NOBODY, 0, False)
         self.tag[pages], self.tokens[pages] = 0, 0
         self.tell(pages)
@@ -224,9 +234,12 @@ class Flight:
         self._racy = np.zeros(len(src_pages), np.bool_)
         self._read = self._landed = 0
         self._advancing = False
-        for other in target.incoming:  # two at once: nobody can tell from outside which came last
-            other.meet(dst_pages)
-            self.meet(other.dst_pages)
+        if target.arriving[dst_pages].any():
+            for other in target.incoming:  # two at once: nobody can tell from outside which came last
+                other.meet(dst_pages)
+                self.meet(other.dst_pages)
+        np.add.at(target.arriving, dst_pages, 1)
+        np.add.at(source.leaving, src_pages, 1)
         source.outgoing.append(self)
         target.incoming.append(self)
 
@@ -264,10 +277,12 @@ class Flight:
         self._advancing = False
         if self._landed == count:
             self.source.outgoing.remove(self)
+            np.subtract.at(self.source.leaving, self.src_pages, 1)
 
     def forget(self) -> None:
         """Nobody's clock is so far off that this could still be under way."""
         self.target.incoming.remove(self)
+        np.subtract.at(self.target.arriving, self.dst_pages, 1)
         self.target.tell(self.dst_pages)
 
     def meet(self, pages: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.simulation.memory import CLOCK_SLACK_US, PageStore
+from engine.simulation.memory import PageStore
 
 
 @dataclass
@@ -52,6 +52,7 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     """What a read of slots [0, kv_tokens) of a table finds now."""
     size = store.page_tokens
     table = reader.pages[: -(-kv_tokens // size)]
+    store.settle(table, now)
     cells = store.slots[table]
     need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
     expected = np.full(len(table), reader.stamp, np.int64)
@@ -59,8 +60,7 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     expected[:known] = reader.expected[:known]
     bottom = (cells["stamp"] == reader.stamp) & (cells["hi"] <= cells["lo"])
     top = (cells["top_stamp"] == reader.stamp) & (cells["lo"] == 0) & (cells["hi"] >= need)
-    under_way = [flight.dst_pages for flight in store.incoming if flight.start_us <= now + CLOCK_SLACK_US]
-    torn = cells["racy"] | (np.isin(table, np.concatenate(under_way)) if under_way else False)
+    torn = cells["racy"] | (store.arriving[table] > 0)
     found = Found({}, {}, {}, table[torn].tolist())
     for i in np.flatnonzero(~(bottom | top)):
         page = int(table[i])

@@ -18,32 +18,33 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from engine.ledger.schema import TABLE_NAMES
 from engine.ledger.tag import ORDINAL_BITS
-from engine.simulation.arrivals import key_of, uniforms
+from engine.simulation.arrivals import Window, key_of, uniforms
 from engine.simulation.cost import CostModel
 from engine.simulation.scenario_source import (
     Micros,
     Misfit,
     Model,
     Name,
-    Number,
+    NonEmpty,
     Place,
     PositiveMicros,
     PositiveSize,
+    Ppm,
     ScenarioError,
     ScenarioProblem,
     Share,
     SignedMicros,
     Size,
     Switch,
-    Text,
     UtcMicros,
-    Window,
     expected,
     fit,
     misfits,
     nearest,
     read_model,
+    repeated,
     unknown,
+    write_micros,
 )
 from engine.simulation.script import Action, Component, Seat, script_misfits
 from engine.simulation.traffic import Scope, Stream
@@ -53,6 +54,7 @@ Mode = Literal["off", "log", "enforce"]
 KeyField = Literal["adapter", "media", "weights", "kv_format"]
 
 
+GATEWAY = "gateway"
 MOST_RANKS = (1 << ORDINAL_BITS) - 1
 
 
@@ -75,7 +77,7 @@ def _table(name: str) -> str:
 
 
 OffsetRange = Annotated[tuple[SignedMicros, SignedMicros], BeforeValidator(_as_range), AfterValidator(_ascending)]
-DriftRange = Annotated[tuple[Number, Number], BeforeValidator(_as_range), AfterValidator(_ascending)]
+DriftRange = Annotated[tuple[Ppm, Ppm], BeforeValidator(_as_range), AfterValidator(_ascending)]
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class Group(Model):
     max_batch: PositiveSize = 64
     chunk_tokens: PositiveSize = 8_192
     batch_tokens: PositiveSize = 16_384
+    transfer_pages: PositiveSize = 64  # in one write batch
     defences: Defences = Defences()
 
     def workers(self) -> tuple[str, ...]:
@@ -181,10 +184,10 @@ class Group(Model):
 
 
 class Fault(Model):
-    """A fault, on in `window` on `workers` (names of workers or groups; empty: all it applies to), each occasion with
-    `probability`. `parameters` are the fault's own."""
+    """A fault, on in `window` on `workers` (of workers, groups or `gateway`; empty: all it applies to), each occasion
+    with `probability`. `parameters` are the fault's own."""
 
-    name: Text
+    name: Name
     workers: tuple[Name, ...] = ()
     window: Window = Window()
     probability: Share = 1.0
@@ -195,7 +198,7 @@ class RowLoss(Model):
     """Rows of `tables` (empty: any) never reach the ledger of `workers`, each with `probability`."""
 
     kind: Literal["rows"]
-    tables: tuple[Annotated[Text, AfterValidator(_table)], ...] = ()
+    tables: tuple[Annotated[Name, AfterValidator(_table)], ...] = ()
     workers: tuple[Name, ...] = ()
     probability: Share
     window: Window = Window()
@@ -232,7 +235,7 @@ class Scenario(Model):
     duration: PositiveMicros
     clock: WorkerClock = WorkerClock()
     recording: Recording = Recording()
-    fleet: tuple[Group, ...] = Field(min_length=1)
+    fleet: Annotated[tuple[Group, ...], NonEmpty]
     defences: Defences = Defences()
     costs: CostModel = CostModel()
     traffic: tuple[Stream, ...] = ()
@@ -282,7 +285,7 @@ class Scenario(Model):
 
 
 def _fleet_misfits(scenario: Scenario) -> Iterator[Misfit]:
-    yield from _twice(("fleet", "group"), [group.group for group in scenario.fleet])
+    yield from repeated("fleet", scenario.fleet, "group")
     for role in get_args(Role):
         if all(group.role != role for group in scenario.fleet):
             yield Misfit(("fleet",), f"no {role} group", "at least one group of each role")
@@ -291,7 +294,7 @@ def _fleet_misfits(scenario: Scenario) -> Iterator[Misfit]:
         yield Misfit(("fleet",), f"{ranks} worker ranks", f"at most {MOST_RANKS}, as page tags can name")
         return
     for place, group in enumerate(scenario.fleet):
-        if group.group in scenario.workers():
+        if group.group in (*scenario.workers(), GATEWAY):
             yield Misfit(("fleet", place, "group"), f"'{group.group}'", "a name that no worker has")
         if group.chunk_tokens > group.batch_tokens:
             wanted = f"at most batch_tokens, {group.batch_tokens}"
@@ -299,7 +302,7 @@ def _fleet_misfits(scenario: Scenario) -> Iterator[Misfit]:
 
 
 def _time_misfits(scenario: Scenario) -> Iterator[Misfit]:
-    wanted = f"a time before {scenario.duration}us, the scenario's end"
+    wanted = f"a time before {write_micros(scenario.duration)}, the scenario's end"
     windows = [
         *((("traffic", place, "window", "from"), stream.window) for place, stream in enumerate(scenario.traffic)),
         *((("faults", place, "window", "from"), fault.window) for place, fault in enumerate(scenario.faults)),
@@ -314,15 +317,16 @@ def _time_misfits(scenario: Scenario) -> Iterator[Misfit]:
         *((("script", place, "at"), action.at) for place, action in enumerate(scenario.script)),
         *((("losses", n, "at"), one.at) for n, one in enumerate(scenario.losses) if not isinstance(one, RowLoss)),
     ]
-    yield from (Misfit(place, f"{at}us", wanted) for place, at in moments if at >= scenario.duration)
+    yield from (Misfit(place, write_micros(at), wanted) for place, at in moments if at >= scenario.duration)
     for place, (before, action) in enumerate(pairwise(scenario.script), 1):
         if action.at < before.at:
-            yield Misfit(("script", place, "at"), f"{action.at}us", f"no time before {before.at}us, the action above")
+            wanted = f"no time before {write_micros(before.at)}, the action above"
+            yield Misfit(("script", place, "at"), write_micros(action.at), wanted)
 
 
 def _reference_misfits(scenario: Scenario) -> Iterator[Misfit]:
     workers = scenario.workers()
-    either = frozenset(workers) | {group.group for group in scenario.fleet}
+    either = [*workers, *(group.group for group in scenario.fleet), GATEWAY]
     named = [
         (("faults", place, "workers", n), name)
         for place, fault in enumerate(scenario.faults)
@@ -335,8 +339,7 @@ def _reference_misfits(scenario: Scenario) -> Iterator[Misfit]:
             yield unknown(("losses", place, "worker"), loss.worker, workers)
     yield from (unknown(place, name, either) for place, name in named if name not in either)
     prefixes = [stream.rid_prefix or stream.name for stream in scenario.traffic]
-    yield from _twice(("traffic", "name"), [stream.name for stream in scenario.traffic])
-    yield from _twice(("traffic", "rid_prefix"), prefixes)
+    yield from repeated("traffic", scenario.traffic) or repeated("traffic", (), "rid_prefix", prefixes)
     seats = {name: Seat(group.role, tuple(group.pages.present())) for name, group in workers.items()}
     yield from script_misfits(scenario.script, seats, tuple(f"{prefix}-" for prefix in prefixes))
 
@@ -356,13 +359,6 @@ def _name_misfits(scenario: Scenario, known: KnownNames | None) -> Iterator[Misf
         at = ("faults", place, "parameters")
         found = fit(known.faults[fault.name] or Model, fault.parameters)
         yield from (Misfit((*at, *one.place), one.found, one.expected) for one in found)
-
-
-def _twice(place: tuple[str, str], names: list[str]) -> Iterator[Misfit]:
-    section, key = place
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            yield Misfit((section, number, key), f"'{name}'", f"a name that no other of {section} has")
 
 
 def load_scenario(path: Path, known: KnownNames | None = None) -> Scenario:

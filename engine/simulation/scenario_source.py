@@ -8,7 +8,7 @@ names file, line and field, what was found there and what was expected, and all 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,14 +26,14 @@ from pydantic import (
     Strict,
     StringConstraints,
     ValidationError,
-    model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 MAX_DEPTH = 16
 MAX_SHOWN = 60
-MAX_LISTED = 24
+MAX_LISTED = 12
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FARTHEST = 1 << 53  # microseconds: 285 years
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 UNIT_SIZE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
              "Ti": 1 << 40}  # fmt: skip
@@ -42,6 +43,7 @@ A_TIME = "a time with its zone such as 2026-06-01T00:00:00Z"
 
 Place = tuple[str | int, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
+SomeT = TypeVar("SomeT", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, n=1)
     if near:
-        return f"perhaps '{near[0]}'"
+        return f"a known name such as '{near[0]}'"
     listed = ", ".join(names[:MAX_LISTED]) + (f" ({len(names)} in all)" if len(names) > MAX_LISTED else "")
-    return f"one of {listed}" if names else "none here"
+    return f"one of {listed}" if names else "none"
 
 
 def unknown(place: Place, name: object, known: Iterable[str]) -> Misfit:
@@ -108,12 +110,23 @@ def unknown(place: Place, name: object, known: Iterable[str]) -> Misfit:
     return Misfit(place, f"'{name}'", nearest(str(name), known))
 
 
+def repeated(section: str, items: Sequence[Any], key: str = "name", names: Sequence[str] | None = None) -> list[Misfit]:
+    """What has the same name as an item of `section` before it; `names` where it is not each item's `key`."""
+    listed = names or [getattr(item, key) for item in items]
+    numbers = {name: number for number, name in reversed(list(enumerate(listed)))}
+    return [
+        Misfit((section, number, key), f"'{name}'", "a name that no other one has")
+        for number, name in enumerate(listed)
+        if numbers[name] != number
+    ]
+
+
 # ---- quantities
 
 
 _DURATION_PART = re.compile(r"(\d+)(?:\.(\d+))?(us|ms|s|m|h|d)")
 _DURATION = re.compile(rf"-?(?:{_DURATION_PART.pattern})+")
-_SIZE = re.compile(r"(\d[\d_]*)(k|M|G|T|Ki|Mi|Gi|Ti)?")
+_SIZE = re.compile(r"(0|[1-9][0-9_]*)(k|M|G|T|Ki|Mi|Gi|Ti)?")
 
 
 def parse_micros(value: object) -> int:
@@ -129,6 +142,8 @@ def parse_micros(value: object) -> int:
         if rest:
             raise expected("a duration of whole microseconds")
         total += micros
+    if total >= FARTHEST:
+        raise expected("a duration below 285 years")
     return -total if value.startswith("-") else total
 
 
@@ -153,40 +168,40 @@ def parse_utc(value: object) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
+def write_micros(micros: int) -> str:
+    """What `parse_micros` reads, with the largest units that fit: `1h30m`."""
+    rest, words = abs(micros), "-" if micros < 0 else ""
+    for unit, size in reversed(UNIT_US.items()):
+        count, rest = divmod(rest, size)
+        words += f"{count}{unit}" if count else ""
+    return words or "0s"
+
+
+def _some(values: SomeT) -> SomeT:
+    if not values:
+        raise expected("at least one entry")
+    return values
+
+
 def _write_utc(micros: int) -> str:
     return (EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
 
 
-_write_micros = PlainSerializer(lambda micros: f"{micros}us", return_type=str, when_used="json")
-SignedMicros = Annotated[int, BeforeValidator(parse_micros), _write_micros]
-Micros = Annotated[int, BeforeValidator(parse_micros), Field(ge=0), _write_micros]
-PositiveMicros = Annotated[int, BeforeValidator(parse_micros), Field(gt=0), _write_micros]
-UtcMicros = Annotated[int, BeforeValidator(parse_utc), PlainSerializer(_write_utc, return_type=str, when_used="json")]
+_written_micros = PlainSerializer(write_micros, return_type=str, when_used="json")
+_written_utc = PlainSerializer(_write_utc, return_type=str, when_used="json")
+SignedMicros = Annotated[int, BeforeValidator(parse_micros), _written_micros]
+Micros = Annotated[int, BeforeValidator(parse_micros), Field(ge=0), _written_micros]
+PositiveMicros = Annotated[int, BeforeValidator(parse_micros), Field(gt=0), _written_micros]
+UtcMicros = Annotated[int, BeforeValidator(parse_utc), Field(ge=0, lt=FARTHEST), _written_utc]
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, lt=1 << 62)]
 PositiveSize = Annotated[int, BeforeValidator(parse_size), Field(ge=1, lt=1 << 62)]
-Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Share = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
-Weight = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Strict(), Field(ge=0, le=1e18, allow_inf_nan=False)]
 PositiveRate = Annotated[float, Strict(), Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
+Ppm = Annotated[float, Strict(), Field(ge=-1e5, le=1e5, allow_inf_nan=False)]
 Switch = Annotated[bool, Strict()]
-Text = Annotated[str, Strict()]
+NonEmpty = AfterValidator(_some)
 Name = Annotated[str, Strict(), StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
-
-
-class Window(Model):
-    """From `start` until before `end` (None: to the end), counted from the scenario's start; keys `from` and `to`."""
-
-    start: Micros = Field(default=0, alias="from")
-    end: Micros | None = Field(default=None, alias="to")
-
-    @model_validator(mode="after")
-    def _opens(self) -> Window:
-        if self.end is not None and self.end <= self.start:
-            raise misfits([Misfit(("to",), f"{self.end}us", f"a time after {self.start}us, where the window opens")])
-        return self
-
-    def __contains__(self, offset_us: int) -> bool:
-        return self.start <= offset_us and (self.end is None or offset_us < self.end)
 
 
 # ---- from text to a model
@@ -198,10 +213,10 @@ def read_model(model: type[ModelT], text: str, source: str, context: object = No
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        problems = [
-            ScenarioProblem(source, _line(one.place, lines), field_path(one.place), one.found, one.expected)
-            for one in _told(error, model, data)
-        ]
+        problems = []
+        for one in dict.fromkeys(_told(error, model, data)):
+            line = next((lines[at] for n in range(len(one.place), -1, -1) if (at := one.place[:n]) in lines), 1)
+            problems.append(_problem(source, line, one.found, one.expected, one.place))
         raise ScenarioError(problems) from None
 
 
@@ -209,39 +224,35 @@ class _StrictLoader(yaml.SafeLoader):
     """The safe loader with YAML 1.2's idea of what is a number or a boolean."""
 
 
-_StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in ("tag:yaml.org,2002:null",)]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-for _tag, _pattern, _first in (
-    ("bool", r"(?:true|false)", "tf"),
-    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", "-+0123456789"),
+_StrictLoader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _firsts in (
+    ("null", "(?:null|)", ["n", ""]),
+    ("bool", "(?:true|false)", ["t", "f"]),
+    ("int", "[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
     (
         "float",
-        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.inf|\.nan)",
-        "-+.0123456789",
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)",
+        list("-+.0123456789"),
     ),
 ):
-    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^{_pattern}$"), list(_first))
+    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^{_pattern}$"), _firsts)
 
 
 def _load(text: str, source: str) -> tuple[Any, dict[Place, int]]:
     """The data of a YAML text and the line of each of its values. Raises ScenarioError."""
-    loader = _StrictLoader(text)
+    lines: dict[Place, int] = {}
     try:
+        loader = _StrictLoader(text)
         node = loader.get_single_node()
-        lines: dict[Place, int] = {}
         if node is not None:
             _walk(node, (), source, lines, set())
         return (None if node is None else loader.construct_document(node)), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = _problem(source, mark.line + 1 if mark else 1, str(error.problem or error.context))
-        raise ScenarioError([told]) from None
+        found = f"broken text ({error.problem or error.context})"
+        raise ScenarioError([_problem(source, mark.line + 1 if mark else 1, found)]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ScenarioError([_problem(source, 1, str(error))]) from None
-    finally:
-        loader.dispose()
+        raise ScenarioError([_problem(source, 1, f"broken text ({' '.join(str(error).split())})")]) from None
 
 
 def _problem(source: str, line: int, found: str, wanted: str = "plain YAML", place: Place = ()) -> ScenarioProblem:
@@ -260,9 +271,7 @@ def _walk(node: yaml.Node, place: Place, source: str, lines: dict[Place, int], s
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _walk(item, (*place, index), source, lines, seen)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key_node, value_node in node.value:
+    for key_node, value_node in node.value if isinstance(node, yaml.MappingNode) else ():
         key_line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
             raise ScenarioError([_problem(source, key_line, "a key that is no plain word", "a name", place)])
@@ -274,25 +283,15 @@ def _walk(node: yaml.Node, place: Place, source: str, lines: dict[Place, int], s
         _walk(value_node, at, source, lines, seen)
 
 
-# ---- faults in words
-
-
 def field_path(place: Place) -> str:
     """`('fleet', 0, 'count')` as `fleet[0].count`."""
-    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    return words.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
 
-def _line(place: Place, lines: Mapping[Place, int]) -> int:
-    while place not in lines and place:
-        place = place[:-1]
-    return lines.get(place, 1)
-
-
-def fit(model: type[BaseModel], data: Any, context: object = None) -> list[Misfit]:
+def fit(model: type[BaseModel], data: Any) -> list[Misfit]:
     """What keeps `data` from being a `model`; places count from it."""
     try:
-        model.model_validate(data, context=context)
+        model.model_validate(data)
     except ValidationError as error:
         return list(_told(error, model, data))
     return []
@@ -305,16 +304,21 @@ def _told(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator
             for one in fault["ctx"]["misfits"]:
                 yield Misfit(_written((*place, *one.place), data), one.found, one.expected)
             continue
+        found = "nothing" if fault["type"] == "missing" else _shown(fault["input"])
+        ctx = fault.get("ctx", {})
         if fault["type"] == "extra_forbidden":
-            found, wanted = "an unknown key", nearest(str(place[-1]), _keys_at(model, fault["loc"][:-1]))
+            keys = [str(key) for one in _at(model, fault["loc"][:-1]) for key in _fields(one)]
+            found, wanted = "an unknown key", nearest(str(place[-1]), keys)
         elif fault["type"].startswith("union_tag"):
-            place = (*place, fault["ctx"]["discriminator"].strip("'"))
-            tag = fault["ctx"].get("tag")
-            known = tuple(tag for one in _at(model, fault["loc"]) for tag in _tags(one))
-            found, wanted = _shown(tag), nearest(str(tag), known)
+            place = (*place, ctx["discriminator"].strip("'"))
+            tags = [tag for one in _at(model, fault["loc"]) for tag in _tags(one)]
+            found, wanted = _shown(ctx.get("tag")), nearest(str(ctx.get("tag")), tags)
+        elif fault["type"] == "literal_error":
+            wanted = nearest(str(fault["input"]), re.findall("'([^']*)'", ctx["expected"]))
+        elif fault["type"] in _EXPECTED:
+            wanted = _EXPECTED[fault["type"]].format(**ctx)
         else:
-            found = "nothing" if fault["type"] == "missing" else _shown(fault["input"])
-            wanted = _EXPECTED[fault["type"]](fault) if fault["type"] in _EXPECTED else fault["msg"]
+            wanted = fault["msg"].removeprefix("Input should be ")
         yield Misfit(place, found, wanted)
 
 
@@ -349,11 +353,15 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _tags(model: Any) -> tuple[str, ...]:
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return ()
-    fields = (model.model_fields.get(name) for name in ("kind", "action"))
-    return tuple(tag for one in fields if one for tag in get_args(one.annotation))
+def _fields(one: Any) -> dict[str | int, Any]:
+    """Key -> annotation of a model; of anything else, nothing."""
+    if not (isinstance(one, type) and issubclass(one, BaseModel)):
+        return {}
+    return {each.alias or name: each.annotation for name, each in one.model_fields.items()}
+
+
+def _tags(one: Any) -> tuple[str, ...]:
+    return get_args(_fields(one).get("kind")) + get_args(_fields(one).get("action"))
 
 
 def _at(model: Any, loc: Place) -> list[Any]:
@@ -364,45 +372,29 @@ def _at(model: Any, loc: Place) -> list[Any]:
         for one in here:
             if part in _tags(one):
                 inside.append(one)
-            elif isinstance(one, type) and issubclass(one, BaseModel):
-                inside += [
-                    alternative
-                    for name, each in one.model_fields.items()
-                    if part == (each.alias or name)
-                    for alternative in _alternatives(each.annotation)
-                ]
+            elif fields := _fields(one):
+                inside += _alternatives(fields[part]) if part in fields else []
             else:
                 inside += [alternative for arg in get_args(one)[-2:] for alternative in _alternatives(arg)]
         here = inside
     return here
 
 
-def _keys_at(model: type[BaseModel], loc: Place) -> tuple[str, ...]:
-    models = [one for one in _at(model, loc) if isinstance(one, type) and issubclass(one, BaseModel)]
-    return tuple(each.alias or name for one in models for name, each in one.model_fields.items())
-
-
-def _one_of(fault: ErrorDetails) -> str:
-    return nearest(str(fault["input"]), tuple(re.findall(r"'([^']*)'", fault["ctx"]["expected"])))
-
-
-_EXPECTED: dict[str, Callable[[ErrorDetails], str]] = {
-    "expected": lambda fault: fault["ctx"]["what"],
-    "missing": lambda fault: "this key",
-    "literal_error": _one_of,
-    "float_type": lambda fault: "a number",
-    "finite_number": lambda fault: "a finite number",
-    "bool_type": lambda fault: "true or false",
-    "string_type": lambda fault: "text (in quotes where it looks like something else)",
-    "string_pattern_mismatch": lambda fault: "letters, digits, '.', '_' and '-', a letter or digit first",
-    "string_too_long": lambda fault: f"at most {fault['ctx']['max_length']} characters",
-    "tuple_type": lambda fault: "a list",
-    "dict_type": lambda fault: "a mapping",
-    "model_type": lambda fault: "a mapping",
-    "model_attributes_type": lambda fault: "a mapping",
-    "too_short": lambda fault: f"at least {fault['ctx']['min_length']}",
-    "greater_than": lambda fault: f"more than {fault['ctx']['gt']}",
-    "greater_than_equal": lambda fault: f"at least {fault['ctx']['ge']}",
-    "less_than": lambda fault: f"less than {fault['ctx']['lt']}",
-    "less_than_equal": lambda fault: f"at most {fault['ctx']['le']}",
+_EXPECTED = {
+    "expected": "{what}",
+    "missing": "this key",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text (in quotes where it looks like something else)",
+    "string_pattern_mismatch": "letters, digits, '.', '_' and '-', a letter or digit first",
+    "string_too_long": "at most {max_length} characters",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
 }

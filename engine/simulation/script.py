@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from engine.simulation.arrivals import key_of
 from engine.simulation.prompts import SyntheticPrompt
@@ -19,11 +20,14 @@ from engine.simulation.scenario_source import (
     Misfit,
     Model,
     Name,
+    NonEmpty,
     PositiveMicros,
     PositiveSize,
     Size,
     Switch,
+    misfits,
     unknown,
+    write_micros,
 )
 
 Component = Literal["kv", "index", "swa", "state", "draft", "slot"]
@@ -49,7 +53,7 @@ class RequestAction(Model):
     tenant: Name
     organisation: Name | None = None
     user: Name | None = None
-    prompt: Annotated[tuple[PromptSegment, ...], Field(min_length=1), BeforeValidator(_as_segments)]
+    prompt: Annotated[tuple[PromptSegment, ...], NonEmpty, BeforeValidator(_as_segments)]
     max_tokens: PositiveSize
     prefill: Name | None = None  # worker; None: the router chooses
     decode: Name | None = None
@@ -126,8 +130,23 @@ class StepsAction(Model):
     action: Literal["steps"]
     at: Micros
     worker: Name
-    begins: tuple[Micros, ...] = Field(min_length=1)
+    begins: Annotated[tuple[Micros, ...], NonEmpty]
     lasts: PositiveMicros
+
+    @model_validator(mode="after")
+    def _apart(self) -> StepsAction:
+        early = [
+            Misfit(
+                ("begins", number),
+                write_micros(later),
+                f"{write_micros(earlier + self.lasts)} or later, after the pass before",
+            )
+            for number, (earlier, later) in enumerate(pairwise(self.begins), 1)
+            if later < earlier + self.lasts
+        ]
+        if early:
+            raise misfits(early)
+        return self
 
 
 class ReserveAction(Model):

@@ -7,32 +7,36 @@ share content only through `prefixes` of the same name. Memory is bounded by a b
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from engine.ledger.fingerprint import splitmix64
-from engine.simulation.arrivals import BLOCK, Delays, Lengths, Process, choose, draw, key_of, uniforms, words
+from engine.simulation.arrivals import BLOCK, Delays, Lengths, Process, Window, choose, draw, key_of, uniforms, words
 from engine.simulation.prompts import SyntheticPrompt
 from engine.simulation.scenario_source import (
     Micros,
     Misfit,
     Model,
     Name,
+    NonEmpty,
     PositiveSize,
     Share,
     Weight,
-    Window,
     expected,
     misfits,
+    repeated,
 )
 
 Scope = Literal["global", "organisation", "tenant", "user"]
 
 NONE = "none"
 MOST_TENANTS = 1_000_000
+_AT = attrgetter("at_us")
 SMALL_BLOCK = 512  # of conversations, whose later turns are drawn with them
 
 
@@ -58,7 +62,7 @@ class Tenants(Model):
     """Either `named`, or `count` of them called `<prefix>-<n>`, the r-th with weight r ** -zipf, `per_organisation`
     of them in each organisation `<prefix>-org-<n>` and with `users` users each."""
 
-    named: tuple[Tenant, ...] | None = Field(default=None, min_length=1)
+    named: Annotated[tuple[Tenant, ...], NonEmpty] | None = None
     count: Annotated[PositiveSize, Field(le=MOST_TENANTS)] | None = None
     prefix: Name = "tenant"
     zipf: Weight = 0.0
@@ -76,29 +80,24 @@ class Tenants(Model):
     @model_validator(mode="after")
     def _either(self) -> Tenants:
         if (self.named is None) == (self.count is None):
-            found = "neither tenants nor a count" if self.count is None else "both named and count"
-            raise misfits([Misfit((), found, "a list of tenants or a count")])
-        names = [one.name for one in self.named or ()]
-        twice = [n for n, name in enumerate(names) if name in names[:n]]
-        if twice:
-            raise misfits([Misfit(("named", n, "name"), f"'{names[n]}'", "a name that no other has") for n in twice])
-        if self.named and not any(one.weight for one in self.named):
-            raise misfits([Misfit((), "no weight above 0", "at least one")])
+            raise misfits([Misfit((), "neither or both", "either a list of tenants or a count")])
+        if twice := repeated("named", self.named or ()):
+            raise misfits(twice)
+        if self.named:
+            _weighted({one.name: one.weight for one in self.named})
         return self
 
     def listed(self) -> tuple[Tenant, ...]:
         """Every tenant with its organisation."""
         if self.named is not None:
             return tuple(one.model_copy(update={"organisation": one.organisation or one.name}) for one in self.named)
-        each = self.per_organisation
+        group, users = self.per_organisation, self.users
+        names = [f"{self.prefix}-{n}" for n in range(self.count or 0)]
+        owners = [f"{self.prefix}-org-{n // group}" for n in range(len(names))] if group else names
+        weights = (np.arange(1, len(names) + 1) ** -self.zipf).tolist()
         return tuple(
-            Tenant.model_construct(
-                name=f"{self.prefix}-{n}",
-                weight=float(n + 1) ** -self.zipf,
-                organisation=f"{self.prefix}-org-{n // each}" if each else f"{self.prefix}-{n}",
-                users=self.users,
-            )
-            for n in range(self.count or 0)
+            Tenant.model_construct(name=name, weight=weight, organisation=owner, users=users)
+            for name, weight, owner in zip(names, weights, owners, strict=True)
         )
 
 
@@ -150,6 +149,12 @@ class Stream(Model):
     media: Weights = Field(default_factory=lambda: {NONE: 1.0})
     disconnects: Disconnects | None = None
 
+    @model_validator(mode="after")
+    def _apart(self) -> Stream:
+        if twice := repeated("prefixes", self.prefixes):
+            raise misfits(twice)
+        return self
+
 
 class Arrival(NamedTuple):
     """One request as its client sends it. The answer's content is the segment (`answer_seed`, `max_tokens`), which
@@ -174,21 +179,43 @@ class Arrival(NamedTuple):
 
 def arrivals(traffic: Sequence[Stream], seed: int, start_us: int, end_us: int) -> Iterator[Arrival]:
     """Every request of all streams from `start_us` (the scenario's start, UTC) until before `end_us`, in order of
-    time."""
-    streams = [_stream(stream, seed, start_us, end_us) for stream in traffic]
-    return heapq.merge(*streams) if len(streams) != 1 else streams[0]
+    time, those of the same time in the order of their streams."""
+    return _merged([_stream(stream, seed, start_us, end_us) for stream in traffic])
 
 
-def _stream(stream: Stream, seed: int, start_us: int, end_us: int, block: int | None = None) -> Iterator[Arrival]:
+def _merged(streams: Sequence[Iterator[list[Arrival]]]) -> Iterator[Arrival]:
+    """Blocks of several streams as one sequence; where a block ends is not seen in it."""
+    waiting = list(streams)
+    heads: list[list[Arrival]] = [[] for _ in waiting]
+    while True:
+        for place in range(len(waiting) - 1, -1, -1):
+            if not heads[place]:
+                heads[place] = next(waiting[place], [])
+                if not heads[place]:
+                    del heads[place], waiting[place]
+        if not heads:
+            return
+        # The stream whose block ends first may go on at that very time: the streams after it wait, those before do not.
+        until, first = min((head[-1].at_us, place) for place, head in enumerate(heads))
+        ready: list[Arrival] = []
+        for place, head in enumerate(heads):
+            cut = (bisect_right if place <= first else bisect_left)(head, until, key=_AT)
+            ready += head[:cut]
+            heads[place] = head[cut:]
+        ready.sort(key=_AT)
+        yield from ready
+
+
+def _stream(stream: Stream, seed: int, start_us: int, end_us: int, block: int = 0) -> Iterator[list[Arrival]]:
+    """The requests of one stream in the order of time, in lists that are not empty."""
     begin = start_us + stream.window.start
     end = end_us if stream.window.end is None else min(end_us, start_us + stream.window.end)
-    block = block or (SMALL_BLOCK if stream.conversations else BLOCK)
     sampler = _Sampler(stream, seed)
-    blocks = _openings(sampler, begin, end, block)
     if stream.conversations is None:
-        for times, first in blocks:
-            yield from sampler.openings(times, first)
+        for times, first in _openings(sampler, begin, end, block or BLOCK):
+            yield sampler.openings(times, first)
     else:
+        blocks = _openings(sampler, begin, end, block or SMALL_BLOCK)
         yield from _conversing(sampler, stream.conversations, blocks, end)
 
 
@@ -307,11 +334,10 @@ class _Sampler:
 
     def _owner_keys(self, prefix: Prefix) -> np.ndarray:
         """The content key of a prefix for each tenant, uint64; those `per` user are told apart by `_prompts`."""
-        owners = {"global": [""] * len(self._tenants), "organisation": self._organisations}.get(
-            prefix.per, self._tenants
-        )
-        keys = {owner: key_of(self._seed, "prefix", prefix.name, prefix.per, owner) for owner in set(owners)}
-        return np.array([keys[owner] for owner in owners], np.uint64)
+        owners = self._organisations if prefix.per == "organisation" else self._tenants
+        named = owners if prefix.per != "global" else [""] * len(owners)
+        keys = {owner: key_of(self._seed, "prefix", prefix.name, prefix.per, owner) for owner in set(named)}
+        return np.array([keys[owner] for owner in named], np.uint64)
 
     def _prompts(self, index: np.ndarray, tenant: np.ndarray, user: np.ndarray) -> list[SyntheticPrompt]:
         parts: list[list[tuple[int, int]]] = []
@@ -329,11 +355,13 @@ class _Sampler:
 
 def _conversing(
     sampler: _Sampler, rules: Conversations, blocks: Iterator[tuple[np.ndarray, int]], end: int
-) -> Iterator[Arrival]:
+) -> Iterator[list[Arrival]]:
     """First turns as they come, later ones between them as they are due."""
     due: list[tuple[Arrival, Iterator[_Turn]]] = []
+    passed: list[Arrival] = []
 
-    def follow(arrival: Arrival, turns: Iterator[_Turn]) -> None:
+    def send(arrival: Arrival, turns: Iterator[_Turn]) -> None:
+        passed.append(arrival)
         later = _following(arrival, next(turns, None), rules)
         if later is not None and later.at_us < end:
             heapq.heappush(due, (later, turns))
@@ -342,15 +370,14 @@ def _conversing(
         plans = sampler.later(rules, first, len(times))
         for opening, plan in zip(sampler.openings(times, first), plans, strict=True):
             while due and due[0][0] < opening:
-                arrival, turns = heapq.heappop(due)
-                yield arrival
-                follow(arrival, turns)
-            yield opening
-            follow(opening, iter(plan))
+                send(*heapq.heappop(due))
+            send(opening, iter(plan))
+        yield passed
+        passed = []
     while due:
-        arrival, turns = heapq.heappop(due)
-        yield arrival
-        follow(arrival, turns)
+        send(*heapq.heappop(due))
+    if passed:
+        yield passed
 
 
 def _following(arrival: Arrival, turn: _Turn | None, rules: Conversations) -> Arrival | None:

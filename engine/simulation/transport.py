@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,17 @@ import numpy as np
 from engine.simulation.memory import CLOCK_SLACK_US, Flight, PageStore
 from engine.simulation.world import World
 from engine.transport import Callbacks, WriteBatch
+
+NEVER = 1 << 62
+
+
+@dataclass
+class ScriptedWrite:
+    """One page's write that a script posts and lands."""
+
+    batch: WriteBatch
+    callbacks: Callbacks
+    flight: Flight | None = None
 
 
 class SimTransport:
@@ -30,6 +42,7 @@ class SimTransport:
         self._spoiled: set[tuple[int, int]] = set()
         self._busy = False
         self.alive = True
+        self.scripted: dict[int, dict[int, ScriptedWrite]] = {}  # room -> page -> its write, posted and landed by hand
 
     def connect(self, peer: str, memory: dict[str, Any]) -> None:
         """See `Transport`. Raises ValueError where the pages differ in size."""
@@ -39,15 +52,63 @@ class SimTransport:
                 f"{self._own.page_tokens} and {self._page_bytes}"
             )
 
+    def batch_pages(self, room: int, usual: int) -> int:
+        """See `Transport`. A script says when each page is posted and lands."""
+        return 1 if room in self.scripted else usual
+
+    def script(self, room: int) -> None:
+        """From now on the writes of a room are posted and land only by `post` and `land`."""
+        self.scripted.setdefault(room, {})
+
+    def post(self, room: int, pages: range) -> None:
+        """Hand scripted writes over. Raises LookupError where one was not submitted."""
+        for page in pages:
+            write = self._scripted(room, page)
+            target = self._stores(write.batch.dst)
+            if target is None or write.flight is not None:
+                raise LookupError(f"room {room}: page {page} was posted before, or its target is gone")
+            write.callbacks.post()
+            batch = write.batch
+            write.flight = Flight(
+                self._own, batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, NEVER, 0
+            )
+
+    def land(self, room: int, page: int) -> None:
+        """A posted write lands now. Raises LookupError where it was not posted."""
+        write = self._scripted(room, page)
+        if write.flight is None:
+            raise LookupError(f"room {room}: page {page} was not posted")
+        write.flight.start_us = self._world.now
+        write.flight.advance(self._world.now)
+        self._world.at(self._world.now + CLOCK_SLACK_US, write.flight.forget)
+        del self.scripted[room][page]
+        if self.alive:
+            write.callbacks.done(self._page_bytes)
+            self._on_end()
+
+    def _scripted(self, room: int, page: int) -> ScriptedWrite:
+        if page not in self.scripted.get(room, {}):
+            waiting = sorted(self.scripted.get(room, {}))
+            raise LookupError(f"room {room} has no write of page {page} to post or land; it has {waiting}")
+        return self.scripted[room][page]
+
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """See `Transport`."""
+        if batch.room in self.scripted:
+            self.scripted[batch.room][batch.chunk] = ScriptedWrite(batch, callbacks)
+            return
         self._queue.append((batch, callbacks))
         self._world.at(self._world.now, self._next)
 
     def cancel(self, xfer: int) -> int:
         """See `Transport`."""
+        dropped_by_hand = 0
+        for writes in self.scripted.values():
+            for page in [p for p, write in writes.items() if write.batch.xfer == xfer and write.flight is None]:
+                del writes[page]
+                dropped_by_hand += 1
         kept = [item for item in self._queue if item[0].xfer != xfer]
-        dropped = len(self._queue) - len(kept)
+        dropped = len(self._queue) - len(kept) + dropped_by_hand
         self._queue = deque(kept)
         return dropped
 

@@ -98,6 +98,9 @@ class FakeTransport:
         self.queue = deque(kept)
         return dropped
 
+    def batch_pages(self, room, usual):
+        return usual
+
     def spoil(self, xfer, chunk):
         self.spoiled = (xfer, chunk)
 
@@ -125,7 +128,7 @@ class FakeTransport:
         batch, callbacks = self.posted
         self.posted = None
         if error:
-            callbacks.failed(error)
+            callbacks.failed(error, None)
         else:
             self.written.append(batch)
             callbacks.done(len(batch.dst_pages) * 64)

@@ -7,10 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from engine.clock import ManualClock
-from engine.config import EngineConfig, ProcessConfig
-from engine.gateway import Gateway, Refused
+from engine.config import EngineConfig, ProcessConfig, WorkerAddress
+from engine.gateway import Gateway
 from engine.ledger.recorder import Recorder
 from engine.openai_api import CHAT, COMPLETION, Answer, ChatBody, CompletionBody, usage
+from engine.relay import Refused
 from engine.request import RequestError
 from engine.role import Ended
 from engine.sglang_api import GenerateAnswer, GenerateBody
@@ -26,8 +27,12 @@ def gateway(tmp_path):
         engine=EngineConfig(
             str(tmp_path / "ledger"), str(tmp_path), context_tokens=100, tenants={"acme": "key-a", "brio": "key-b"}
         ),
-        role="gateway", name="gateway-0", ordinal=0, http_port=1, wire_port=2, prefill_url="http://p", decode_url="http://d",
-        prefill_wire="tcp://127.0.0.1:3", memory="", checkpoint="", hop_key="hop", ledger_key="secret",
+        role="gateway", name="gateway-0", ordinal=0, http_port=1, wire_port=0,
+        workers=(
+            WorkerAddress("prefill-0", "prefill", "http://127.0.0.1:9", 3),
+            WorkerAddress("decode-0", "decode", "http://127.0.0.1:9", 4),
+        ),
+        memory="", checkpoint="", hop_key="hop", ledger_key="secret",
     )  # fmt: skip
     clock = ManualClock()
     recorder = Recorder(

@@ -7,13 +7,13 @@ import httpx
 import openai
 import pytest
 from live_texts import prompt_and_answer, until
-from prometheus_client.parser import text_string_to_metric_families
 
+from engine.defences import DETECTORS
 from engine.ledger.reader import read_ledger
 
 pytestmark = pytest.mark.engine
 
-OFF = {"admission-gate": "off", "covered-count": "off", "page-tag": "off"}
+OFF = dict.fromkeys(DETECTORS, "off")
 OPERATED = ("short-handoff", "late-write")
 
 
@@ -29,8 +29,8 @@ def faulty(live_engine):
     engine = live_engine(defences=OFF)
     yield engine
     for url in (engine.prefill, engine.decode):
-        post(engine, url, "/faults/late-write", {"release": True})
-        post(engine, url, "/faults", dict.fromkeys(OPERATED, False))
+        engine.post(url, "/faults/late-write", {"release": True})
+        engine.post(url, "/faults", dict.fromkeys(OPERATED, False))
 
 
 @pytest.fixture
@@ -39,44 +39,9 @@ def client(engine):
         yield made
 
 
-def post(engine, url, path, body):
-    answer = httpx.post(url + path, json=body, headers=engine.hop, timeout=20)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
 def switch(engine, **faults):
     for url in (engine.prefill, engine.decode):
-        post(engine, url, "/faults", {name.replace("_", "-"): on for name, on in faults.items()})
-
-
-def ask(engine, path="/v1/completions", tenant="acme", headers=None, timeout=30, **body):
-    headers = {**engine.client(tenant), **(headers or {})}
-    return httpx.post(engine.gateway + path, json={"model": "m", **body}, headers=headers, timeout=timeout)
-
-
-def metrics(url):
-    text = httpx.get(f"{url}/metrics", timeout=10).text
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def idle(engine):
-    return all(metrics(url)["kvwitness_running_requests",] == 0 for url in (engine.prefill, engine.decode))
-
-
-def rows_of(engine, rid, *ops):
-    """Rows of one request that end it or reject it, from the ledger as it is now, by worker."""
-    requests = read_ledger(engine.ledger).tables["requests"].to_pylist()
-    known = {(row["worker"], row["epoch"], row["req"]) for row in requests if row["rid"] == rid}
-    return {
-        row["worker"]: row
-        for row in requests
-        if (row["worker"], row["epoch"], row["req"]) in known and row["op"] in ops
-    }
+        engine.post(url, "/faults", {name.replace("_", "-"): on for name, on in faults.items()})
 
 
 def test_a_completion_is_what_the_copier_must_say(client):
@@ -131,8 +96,7 @@ def test_many_at_once_each_get_their_own(engine):
     tenants = ["acme", "brio", "cyan"]
     with ThreadPoolExecutor(8) as pool:
         answers = pool.map(
-            lambda item: ask(
-                engine, tenant=tenants[item[0] % 3], headers={"x-request-id": item[1]}, prompt=asked[item[1]][0],
+            lambda item: engine.ask(tenant=tenants[item[0] % 3], headers={"x-request-id": item[1]}, prompt=asked[item[1]][0],
                 max_tokens=60,
             ),
             enumerate(asked),
@@ -156,12 +120,12 @@ def test_no_key_and_a_wrong_key(engine):
 
 def test_what_no_body_may_be(engine):
     for body in ({}, {"prompt": 7}, {"prompt": "a", "max_tokens": 0}, {"prompt": "a", "n": 2}):
-        answer = ask(engine, **body)
+        answer = engine.ask(**body)
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "invalid_body"
     answer = httpx.post(f"{engine.gateway}/v1/completions", content=b"{", headers=engine.client())
     assert answer.status_code == 400
-    assert ask(engine, prompt="").json()["error"]["code"] == "empty_prompt"
+    assert engine.ask(prompt="").json()["error"]["code"] == "empty_prompt"
 
 
 def test_a_prompt_over_the_pool_is_refused_with_the_numbers(client, engine):
@@ -170,9 +134,9 @@ def test_a_prompt_over_the_pool_is_refused_with_the_numbers(client, engine):
     assert caught.value.code == "prompt_exceeds_pool"
     assert "513 tokens" in caught.value.message
     assert "512 tokens" in caught.value.message
-    reject = until(lambda: rows_of(engine, "over-1", "reject").get("gateway-0"), "the reject row")
+    reject = until(lambda: engine.rows_of("over-1", "reject").get("gateway-0"), "the reject row")
     assert (reject["status"], reject["reason"]) == ("400", "prompt_exceeds_pool")
-    assert not rows_of(engine, "over-1", "receive").keys() & {"prefill-0", "decode-0"}  # nobody else has heard of it
+    assert not engine.rows_of("over-1", "receive").keys() & {"prefill-0", "decode-0"}  # nobody else has heard of it
 
 
 def test_the_longest_prompt_is_served(client):
@@ -182,7 +146,7 @@ def test_the_longest_prompt_is_served(client):
 
 
 def test_prompt_and_answer_over_the_context_are_refused(engine):
-    answer = ask(engine, prompt="x" * 500, max_tokens=525)
+    answer = engine.ask(prompt="x" * 500, max_tokens=525)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "prompt_exceeds_context"
 
@@ -196,7 +160,7 @@ def test_a_request_id_in_use_gets_a_conflict_and_harms_nobody(engine):
     ) as mine:  # fmt: skip
         lines = mine.iter_lines()
         first = json.loads(next(lines)[6:])["choices"][0]["text"]
-        theirs = ask(engine, tenant="brio", headers={"x-request-id": "twice"}, prompt="hello there", max_tokens=5)
+        theirs = engine.ask(tenant="brio", headers={"x-request-id": "twice"}, prompt="hello there", max_tokens=5)
         assert theirs.status_code == 409
         assert theirs.json()["error"]["code"] == "request_id_in_use"
         texts = [json.loads(line[6:])["choices"][0]["text"] for line in lines if line.startswith("data: {")]
@@ -204,24 +168,14 @@ def test_a_request_id_in_use_gets_a_conflict_and_harms_nobody(engine):
     assert (first + "".join(texts)).startswith(expected)
 
 
-def test_with_the_gate_off_prefills_own_refusal_reaches_the_client(faulty):
-    for stream in (False, True):
-        answer = ask(faulty, prompt="x" * 600, max_tokens=3, stream=stream)
-        assert answer.status_code == 400
-        error = answer.json()["error"]
-        assert error["code"] == "prompt_exceeds_pool"
-        assert "prefill KV pool of 512 tokens" in error["message"]
-    assert until(lambda: idle(faulty), "both workers to be idle")
-
-
 def test_short_handoff_can_be_switched_while_running(faulty):
     switch(faulty, short_handoff=True)
     assert httpx.get(f"{faulty.prefill}/server_info").json()["faults"] == ["short-handoff"]
-    answer = ask(faulty, prompt="x" * 600, max_tokens=7)
+    answer = faulty.ask(prompt="x" * 600, max_tokens=7)
     assert answer.status_code == 200
     assert answer.json()["usage"] == {"prompt_tokens": 600, "completion_tokens": 7, "total_tokens": 607}
     switch(faulty, short_handoff=False)
-    assert ask(faulty, prompt="x" * 600, max_tokens=7).status_code == 400
+    assert faulty.ask(prompt="x" * 600, max_tokens=7).status_code == 400
 
 
 def test_a_client_that_hangs_up_frees_its_pages(engine):
@@ -232,29 +186,65 @@ def test_a_client_that_hangs_up_frees_its_pages(engine):
         headers={**engine.client(), "x-request-id": "hang-up"},
     ) as answer:  # fmt: skip
         next(answer.iter_lines())
-    until(lambda: idle(engine), "both workers to be idle", seconds=5)
+    until(engine.idle, "both workers to be idle", seconds=5)
     rows = until(
-        lambda: (found := rows_of(engine, "hang-up", "abort")).keys() >= {"gateway-0", "decode-0"} and found, "the ends"
+        lambda: (found := engine.rows_of("hang-up", "abort")).keys() >= {"gateway-0", "decode-0"} and found, "the ends"
     )
     assert rows["decode-0"]["reason"] == rows["gateway-0"]["reason"] == "aborted"
     assert 0 < rows["decode-0"]["output_tokens"] < 400
-    assert metrics(engine.decode)["kvwitness_free_pages",] == 96
+    assert engine.metrics(engine.decode)["kvwitness_free_pages",] == 96
+
+
+def last_pass_of(engine, worker, rid):
+    """The number of the last decode pass before a request's abort, from the ledger; None while it is not there."""
+    abort = engine.rows_of(rid, "abort").get(worker)
+    if abort is None:
+        return None
+    steps = read_ledger(engine.ledger).tables["steps"].to_pylist()
+    return max(
+        row["step"] + row["n"] - 1
+        for row in steps
+        if (row["worker"], row["epoch"]) == (worker, abort["epoch"]) and row["seq"] < abort["seq"]
+    )
+
+
+@pytest.mark.parametrize("beside", [0, 3])
+def test_at_most_one_pass_ends_after_a_hang_up_was_delivered(engine, beside):
+    late = []
+    with ThreadPoolExecutor(beside + 1) as pool:
+        others = [
+            pool.submit(engine.ask, prompt=prompt_and_answer(f"beside-{i}")[0], max_tokens=250) for i in range(beside)
+        ]
+        for tokens in (1, 2, 3, 5, 8, 13):
+            rid = f"passes-{beside}-{tokens}"
+            with httpx.stream(
+                "POST", f"{engine.gateway}/v1/completions", timeout=30,
+                json={"prompt": prompt_and_answer(rid)[0], "max_tokens": 300, "stream": True},
+                headers={**engine.client(), "x-request-id": rid},
+            ) as answer:  # fmt: skip
+                for _, _ in zip(range(tokens), filter(None, answer.iter_lines()), strict=False):
+                    pass
+            last = until(lambda rid=rid: last_pass_of(engine, "decode-0", rid), "the abort row")
+            delivered = engine.post(engine.decode, "/abort_request", {"rid": rid})["after_pass"]
+            late.append(last - delivered)
+        assert all(other.result().status_code == 200 for other in others)
+    assert set(late) <= {0, 1}, late
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_hangs_up_before_the_first_token(faulty, stream):
     rid = f"early-{stream}"
     switch(faulty, late_write=True)
-    post(faulty, faulty.prefill, "/faults/late-write", {"arm": 1})
+    faulty.post(faulty.prefill, "/faults/late-write", {"arm": 1})
     with pytest.raises(httpx.ReadTimeout):
-        ask(faulty, headers={"x-request-id": rid}, prompt="hello " * 20, max_tokens=5, stream=stream, timeout=0.7)
+        faulty.ask(headers={"x-request-id": rid}, prompt="hello " * 20, max_tokens=5, stream=stream, timeout=0.7)
     rows = until(
-        lambda: (found := rows_of(faulty, rid, "abort")).keys() >= {"gateway-0", "decode-0"} and found, "the ends"
+        lambda: (found := faulty.rows_of(rid, "abort")).keys() >= {"gateway-0", "decode-0"} and found, "the ends"
     )
     assert rows["gateway-0"]["output_tokens"] == rows["decode-0"]["output_tokens"] == 0
     assert httpx.get(f"{faulty.prefill}/faults", headers=faulty.hop).json()["late-write"]["gated"] == [rid]
-    post(faulty, faulty.prefill, "/faults/late-write", {"release": True})
-    until(lambda: idle(faulty), "both workers to be idle")
+    faulty.post(faulty.prefill, "/faults/late-write", {"release": True})
+    until(faulty.idle, "both workers to be idle")
 
 
 def test_an_abort_by_the_operator_is_a_typed_error_in_the_stream(engine):
@@ -265,7 +255,7 @@ def test_an_abort_by_the_operator_is_a_typed_error_in_the_stream(engine):
     ) as answer:  # fmt: skip
         lines = answer.iter_lines()
         next(lines)
-        post(engine, engine.decode, "/abort_request", {"rid": "operator"})
+        engine.post(engine.decode, "/abort_request", {"rid": "operator"})
         last = [line for line in lines if line][-1]
     assert json.loads(last[6:])["error"]["code"] == "aborted"
 
@@ -335,8 +325,8 @@ def test_server_info_says_what_runs(engine):
 
 
 def test_metrics_say_the_same_as_server_info(engine):
-    ask(engine, prompt="x" * 513, max_tokens=1)
-    found, info = metrics(engine.prefill), httpx.get(f"{engine.prefill}/server_info").json()
+    engine.ask(prompt="x" * 513, max_tokens=1)
+    found, info = engine.metrics(engine.prefill), httpx.get(f"{engine.prefill}/server_info").json()
     assert found["kvwitness_pool_tokens",] == info["max_total_num_tokens"] == 512
     assert found["kvwitness_pool_pages",] == 32
     assert found["kvwitness_page_tokens",] == info["page_size"]
@@ -345,7 +335,7 @@ def test_metrics_say_the_same_as_server_info(engine):
     assert found["kvwitness_ledger_broken",] == 0
     for detector in ("D1", "D2", "D4"):
         assert found["kvwitness_check_failures_total", detector] == 0
-    gateway = metrics(engine.gateway)
+    gateway = engine.metrics(engine.gateway)
     assert gateway["kvwitness_prompt_limit_tokens",] == 512
     assert gateway["kvwitness_check_failures_total", "D1"] >= 2  # the inverted pools at start, and this prompt
     assert gateway["kvwitness_answers_total", "400"] >= 1
@@ -353,8 +343,8 @@ def test_metrics_say_the_same_as_server_info(engine):
 
 def test_no_text_reaches_the_ledger(engine):
     secret = "zqxjkvb-secret-words"
-    assert ask(engine, prompt=secret, max_tokens=3).status_code == 200
-    until(lambda: idle(engine), "both workers to be idle")
+    assert engine.ask(prompt=secret, max_tokens=3).status_code == 200
+    until(engine.idle, "both workers to be idle")
     for path in engine.ledger.rglob("*"):
         if path.is_file():
             content = path.read_bytes()

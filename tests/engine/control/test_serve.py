@@ -11,6 +11,7 @@ import httpx
 import pytest
 from live_texts import prompt_and_answer, until
 
+from engine.faults import Faults
 from engine.ledger.reader import read_ledger
 
 ENGINE = [sys.executable, "-c", "from engine.cli import main; main()"]
@@ -49,11 +50,7 @@ def served(tmp_path):
 def test_it_serves_until_it_is_told_to_stop_and_seals_its_ledger(served, tmp_path, number):
     process, state = served()
     prompt, expected = prompt_and_answer("served")
-    answer = httpx.post(
-        f"{state['gateway']}/v1/completions", json={"prompt": prompt, "max_tokens": 20},
-        headers={"authorization": "Bearer key-acme"}, timeout=30,
-    )  # fmt: skip
-    assert answer.json()["choices"][0]["text"] == expected[:20]
+    assert ask(state, prompt, 20).json()["choices"][0]["text"] == expected[:20]
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
@@ -72,22 +69,73 @@ def test_it_serves_until_it_is_told_to_stop_and_seals_its_ledger(served, tmp_pat
     assert os.stat(tmp_path / "run" / "engine.json").st_mode & 0o077 == 0
 
 
-@pytest.mark.engine
-def test_a_child_that_dies_ends_the_engine_with_its_name(served, tmp_path):
-    process, _ = served()
+def child(process, name):
+    """Process id of a child of `engine serve` as it is now; None while there is none."""
     children = subprocess.run(
-        ["ps", "-ww", "--ppid", str(process.pid), "-o", "pid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-ww", "--ppid", str(process.pid), "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    (decode,) = [int(line.split()[0]) for line in children if "decode-0.json" in line]
-    os.kill(decode, signal.SIGKILL)
+    found = [line.split() for line in children if line.endswith(f"/{name}.json")]
+    return next((int(pid) for pid, state, *_ in found if not state.startswith("Z")), None)
+
+
+def ask(state, prompt="hello there", tokens=3):
+    return httpx.post(
+        f"{state['gateway']}/v1/completions", json={"prompt": prompt, "max_tokens": tokens},
+        headers={"authorization": "Bearer key-acme"}, timeout=30,
+    )  # fmt: skip
+
+
+def up(state):
+    try:
+        workers = httpx.get(f"{state['gateway']}/server_info", timeout=5).json()["workers"]
+    except httpx.HTTPError:
+        return {}
+    return {worker["worker"]: worker["epoch"] for worker in workers if worker["up"]}
+
+
+@pytest.mark.engine
+def test_a_worker_that_dies_ends_nobody_else_and_the_gateway_ends_the_engine(served, tmp_path):
+    process, state = served("--decode", "2")
+    os.kill(child(process, "decode-0"), signal.SIGKILL)
+    until(lambda: "decode-0" not in up(state), "the gateway to know")
+    assert ask(state).status_code == 200
+    os.kill(child(process, "decode-1"), signal.SIGKILL)
+    until(lambda: "decode-1" not in up(state), "the gateway to know")
+    assert ask(state).json()["error"]["code"] == "no_worker"
+    assert process.poll() is None
+    os.kill(child(process, "gateway-0"), signal.SIGKILL)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "decode-0 ended with exit code -9" in err
+    for name in ("decode-0", "decode-1"):
+        assert f"{name} ended with exit code -9; the engine goes on without it" in err
+    assert "gateway-0 ended with exit code -9" in err
     ledger = read_ledger(tmp_path / "ledger")
     assert {writer.worker: writer.state for writer in ledger.writers} == {
-        "gateway-0": "sealed", "prefill-0": "sealed", "decode-0": "dead",
+        "gateway-0": "dead", "prefill-0": "sealed", "decode-0": "dead", "decode-1": "dead",
     }  # fmt: skip
-    assert {gap.worker for gap in ledger.gaps} == {"decode-0"}
+    assert {gap.worker for gap in ledger.gaps} == {"gateway-0", "decode-0", "decode-1"}
+    assert {gap.before_seq for gap in ledger.gaps} == {None}
+
+
+@pytest.mark.engine
+def test_with_restart_whoever_dies_comes_back_as_a_new_epoch(served, tmp_path):
+    process, state = served("--restart")
+    for name in ("decode-0", "gateway-0"):
+        old = child(process, name)
+        os.kill(old, signal.SIGKILL)
+        until(lambda name=name, old=old: child(process, name) not in (None, old), f"{name} to be started", seconds=60)
+    until(lambda: up(state) == {"prefill-0": 1, "decode-0": 2}, "the worker to be up", seconds=60)
+    prompt, expected = prompt_and_answer("after-restart")
+    assert ask(state, prompt, 20).json()["choices"][0]["text"] == expected[:20]
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "decode-0 ended with exit code -9; it is started again" in err
+    states = {(writer.worker, writer.epoch): writer.state for writer in read_ledger(tmp_path / "ledger").writers}
+    assert states == {
+        ("gateway-0", 1): "dead", ("gateway-0", 2): "sealed", ("prefill-0", 1): "sealed",
+        ("decode-0", 1): "dead", ("decode-0", 2): "sealed",
+    }  # fmt: skip
 
 
 def test_a_port_in_use_is_said_with_what_to_do():
@@ -117,6 +165,7 @@ def test_a_ledger_that_is_a_file_is_said(tmp_path):
         (["--tenant", "acme"], "write NAME=VALUE"),
         (["--tenant", "a=k", "--tenant", "b=k"], "two tenants cannot share one API key"),
         (["--prefill-pages", "1"], "1 is not in the range"),
+        (["--decode", "0"], "0 is not in the range"),
         (["--port", "70000"], "70000 is not in the range"),
         (["--no-such-option"], "No such option"),
     ],
@@ -130,7 +179,7 @@ def test_wrong_usage_exits_with_64(options, words):
 def test_faults_are_listed():
     answer = run("faults")
     assert answer.returncode == 0
-    assert [line.split()[0] for line in answer.stdout.splitlines()] == ["short-handoff", "late-write"]
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == list(Faults().by_name())
 
 
 def test_help_imports_no_torch():

@@ -90,12 +90,12 @@ def test_pages_of_a_flight_are_read_and_land_one_after_another():
     source.write(Write(full, 0, 12, 7, np.array([70, 71, 72]), np.full(3, 5)), 0)
     flight = Flight(source, full, target, full, 99, np.full(3, SIZE), start_us=100, step_us=10)
     assert flight.end_us == 130
-    target.settle(109)
+    target.settle(full, 109)
     assert [seen(target, page)[0][0] for page in (1, 2, 3)] == [0, 0, 0]
-    target.settle(110)
+    target.settle(full, 110)
     assert [seen(target, page)[0][0] for page in (1, 2, 3)] == [7, 0, 0]
     source.write(Write(full, 0, 12, 8, np.array([80, 81, 82]), np.full(3, 6)), 115)  # page 3 is read at 120
-    target.settle(130)
+    target.settle(full, 130)
     assert [seen(target, page)[0][0] for page in (1, 2, 3)] == [7, 7, 8]
     assert target.tag[1:].tolist() == [99, 99, 99]
     assert target.slots["racy"][1:].tolist() == [True, True, True]  # nobody can tell from outside which pages were early

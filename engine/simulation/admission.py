@@ -1,0 +1,47 @@
+"""How a simulated client's request comes to the door.
+
+Invariant: the control plane never sees content: a prompt has a length, and its tokens are all 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.request import GenerateRequest
+from engine.simulation.fleet import Fleet
+from engine.simulation.people import Person
+from engine.simulation.prompts import SyntheticPrompt
+from engine.simulation.traffic import Arrival
+from engine.truth import stamp_of
+
+WEIGHTS = "simulated"
+BLANK = np.zeros(1, np.int32)
+
+
+class PromptTokens:
+    """A synthetic prompt in the place of token ids: it has a length, and every token is 0."""
+
+    def __init__(self, prompt: SyntheticPrompt) -> None:
+        self.prompt = prompt
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(len(self.prompt))
+        return np.broadcast_to(BLANK, (stop - start,))
+
+
+def admit(fleet: Fleet, arrival: Arrival, prefill: str | None = None, decode: str | None = None) -> None:
+    """A client's request comes to the door; perhaps its client goes away later."""
+    kv_format = fleet.scenario.fleet[0].kv_format
+    given = GenerateRequest(
+        rid=arrival.rid, tenant=fleet.pseudonym(arrival.tenant), room=0, tokens=PromptTokens(arrival.prompt),  # type: ignore[arg-type]
+        max_tokens=arrival.max_tokens, purpose=arrival.purpose, adapter=arrival.adapter, media=arrival.media,
+        weights=WEIGHTS, kv_format=kv_format,
+    )  # fmt: skip
+    person = Person(arrival.rid, given.tenant, (arrival.adapter, arrival.media, WEIGHTS, kv_format), arrival.prompt)
+    fleet.people.add(stamp_of(arrival.rid), person)
+    fleet.gateway.ask(given, prefill, decode, scripted=arrival.stream == "script")
+    if arrival.disconnect_after_us is not None:
+        fleet.world.at(fleet.world.now + arrival.disconnect_after_us, lambda: fleet.gateway.hang_up(arrival.rid))

@@ -1,0 +1,23 @@
+"""A recorder some of whose rows never reach the ledger.
+
+Invariant: a lost row keeps its seq and its place in the `prev` chains, so that its loss can be proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.ledger.recorder import Recorder
+
+
+class LossyRecorder(Recorder):
+    """Drops each row for which `loses(table)` is true."""
+
+    loses: Callable[[str], bool] = staticmethod(lambda table: False)
+
+    def _queue(self, table: str, op: str, columns: dict[str, Any]) -> int:
+        seq = super()._queue(table, op, columns)
+        if table != "workers" and self.loses(table):
+            self._ring.pop()
+        return seq
