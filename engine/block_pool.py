@@ -248,6 +248,10 @@ class BlockPool:
         tags: np.ndarray = self._tag[pages]
         return tags
 
+    def references(self, pages: np.ndarray) -> np.ndarray:
+        """How many locks each page (int32 [n]) has."""
+        return np.asarray(self._references[pages])
+
     def owner_of(self, page: int) -> int | None:
         """The request for which a page was reserved; None where it is free."""
         owner = int(self._owner[page])

@@ -162,6 +162,7 @@ class DecodeEngine(Role):
             self._release(request, "drained")
         elif request.status is RequestStatus.TRANSFERRING and result == "success":
             del self.transfers[xfer]
+            request.cached_tokens = message["cached_tokens"]
             self._commit(request, xfer, message["first_token"], message["covered_tokens"])
         elif request.status is RequestStatus.TRANSFERRING:
             del self.transfers[xfer]
@@ -183,7 +184,7 @@ class DecodeEngine(Role):
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", RequestError(502, "covered_less_than_reserved", message))
             return
-        self._row(request, "commit", covered_tokens=believed)
+        self._row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
         self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
         request.move(RequestStatus.RUNNING)
         self._row(request, "first_token")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.block_pool import tag_runs
 from engine.defences import DRAIN_COUNT, GEOMETRY, SOURCE_HOLD
 from engine.faults import EarlyAck, LateWrite, LostAck, shifted
 from engine.request import Request, RequestError, RequestStatus
@@ -36,6 +37,7 @@ class Computing:
     failed: str | None = None
     outstanding: int = 0  # batches submitted and neither landed, failed nor cancelled
     batch_pages: int = 0
+    cached_tokens: int = 0
     landed_tokens: int = 0
     handed_over: bool = False
     source_freed: bool = False
@@ -61,7 +63,9 @@ class Handovers:
         if faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
         item.batch_pages = self.transport.batch_pages(sender.grant.room, self.role.parts.pace.transfer_pages)
-        batches = sender.batches(item.request.pages, len(item.tokens), self.pool.page_tokens, item.batch_pages)
+        batches = sender.batches(
+            item.request.pages, item.request.tags, len(item.tokens), self.pool.page_tokens, item.batch_pages
+        )
         if faults.fail_open.strikes():
             item.broken.add(faults.fail_open.batch_of(len(batches)))
         item.outstanding = len(batches)
@@ -168,7 +172,11 @@ class Handovers:
         )  # fmt: skip
         message: Message = {"kind": "ack", "xfer": grant.xfer, "outstanding": outstanding, "result": result}
         if item is not None and result == "success":
-            message |= {"first_token": item.first_token, "covered_tokens": item.landed_tokens}
+            message |= {
+                "first_token": item.first_token,
+                "covered_tokens": item.landed_tokens,
+                "cached_tokens": item.cached_tokens,
+            }
         if error is not None:
             message["error"] = error.packed()
         self.role.send(grant.decode, grant.decode_address, message)
@@ -181,21 +189,24 @@ class Handovers:
             self.ack(item.sender, 0, result, item, error)
 
     def _free_source(self, item: Computing, cause: str) -> None:
-        request, tag = item.request, int(item.request.tags[0])
-        bound = request.pages[: self.pool.pages_for(item.done)]
-        if len(bound):
-            self.recorder.pages("unbind", self.pool.name, request.req, tag, bound, cause=cause)
-        if self.role.parts.holds.scrub:
-            self.role.parts.executor.scrub(request.pages)
-            self.pool.scrub(request.pages)
-        self.pool.free(request.req, tag, request.pages, cause)
+        request = item.request
+        bound = self.pool.pages_for(item.done) if item.done > item.cached_tokens else 0
+        for tag, start, stop in tag_runs(request.tags[:bound]):
+            self.recorder.pages("unbind", self.pool.name, request.req, tag, request.pages[start:stop], cause=cause)
+        prefix = self.role.parts.prefix
+        own = prefix.leave(request) if prefix is not None else [(int(request.tags[0]), request.pages)]
+        for tag, pages in own:
+            if self.role.parts.holds.scrub:
+                self.role.parts.executor.scrub(pages)
+                self.pool.scrub(pages)
+            self.pool.free(request.req, tag, pages, cause)
 
     def _callbacks(self, item: Computing, batch: WriteBatch) -> Callbacks:
         columns = {
             "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
             "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
-            "src_tag": int(item.request.tags[0]), "dst_tag": batch.dst_tag, "n": len(batch.src_pages),
-            "pos": batch.chunk * item.batch_pages,
+            "src_tag": batch.src_tag, "dst_tag": batch.dst_tag, "n": len(batch.src_pages),
+            "pos": batch.pos,
         }  # fmt: skip
         lists = {"src_pages": batch.src_pages, "dst_pages": batch.dst_pages}
 

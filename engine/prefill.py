@@ -10,6 +10,7 @@ from collections import deque
 
 import numpy as np
 
+from engine.block_pool import tag_runs
 from engine.bootstrap_queue import PrefillBootstrapQueue
 from engine.defences import ADMISSION_GATE, COMPUTE_ORDER, PAGE_TAG, ROOM_UNIQUE
 from engine.executor import PrefillWork
@@ -27,7 +28,7 @@ class PrefillEngine(Role):
 
     def __init__(self, parts: Parts, transport: Transport) -> None:
         super().__init__(parts)
-        self.transport = transport
+        self.transport, self.prefix = transport, parts.prefix
         self.queue = PrefillBootstrapQueue()
         self.handovers = Handovers(self, transport)
         self._computing = self.handovers.items
@@ -159,10 +160,8 @@ class PrefillEngine(Role):
     def _next_batch(self) -> list[tuple[Computing, int]]:
         """Chunks for one pass: (who, how many tokens), at most `batch_tokens` in all."""
         budget, batch = self.parts.pace.batch_tokens, []
-        while self._waiting and self.pool.free_pages >= self.pool.pages_for(len(self._waiting[0].tokens)):
+        while self._waiting and self._reserve(self._waiting[0]):
             item = self._waiting.popleft()
-            item.request.pages, tag = self.pool.reserve(item.request.req, self.pool.pages_for(len(item.tokens)))
-            item.request.tags = np.full(len(item.request.pages), tag, np.int64)
             item.request.move(RequestStatus.RUNNING)
             self._computing[item.sender.grant.xfer] = item
         for item in self._computing.values():
@@ -171,6 +170,19 @@ class PrefillEngine(Role):
                 batch.append((item, count))
                 budget -= count
         return batch
+
+    def _reserve(self, item: Computing) -> bool:
+        """Give a request its table, its head from the cache where there is one; False where pages are too few."""
+        request, tokens = item.request, len(item.tokens)
+        if self.prefix is None:
+            if self.pool.free_pages < self.pool.pages_for(tokens):
+                return False
+            request.pages, tag = self.pool.reserve(request.req, self.pool.pages_for(tokens))
+            request.tags = np.full(len(request.pages), tag, np.int64)
+            return True
+        cached = self.prefix.take(request, tokens, whole=tokens == request.prompt_tokens)
+        item.done = item.cached_tokens = request.cached_tokens = cached or 0
+        return cached is not None
 
     def _compute(self, batch: list[tuple[Computing, int]]) -> None:
         """One pass over the chunks, and its rows: writes, binds, the steps run, first tokens."""
@@ -187,9 +199,11 @@ class PrefillEngine(Role):
         page_tokens = self.pool.page_tokens
         for (item, count), work in zip(batch, works, strict=True):
             first = work.start // page_tokens
-            pages, tag = work.pages[first:], int(work.tags[0])
+            pages, tag = work.pages[first:], int(work.tags[-1])
             columns = {"pos": first, "tok_off": work.start % page_tokens, "tokens": count}
             self.recorder.pages("write", self.pool.name, item.request.req, tag, pages, since_seq=written[-1], **columns)
+            if item.done == item.cached_tokens:
+                self._bind_cached(item)
             self.recorder.pages("bind", self.pool.name, item.request.req, tag, pages, **columns)
             item.done += count
         self.runs.note(
@@ -207,13 +221,21 @@ class PrefillEngine(Role):
                     item.failed = message
             if item.done == len(item.tokens) and not item.failed:
                 item.first_token = result.token
-                self._row(item.request, "first_token")
+                self._row(item.request, "first_token", cached_tokens=item.cached_tokens)
+                if self.prefix is not None:
+                    self.prefix.file(item.request)
             if item.handed_over:
                 continue
             if item.failed:
                 self.handovers.drained(item)
             elif item.done == len(item.tokens):
                 self.handovers.start(item)
+
+    def _bind_cached(self, item: Computing) -> None:
+        """The first pass of a request attends to the pages that it has from the cache."""
+        request, cached = item.request, item.cached_tokens // self.pool.page_tokens
+        for tag, start, stop in tag_runs(request.tags[:cached]):
+            self.recorder.pages("bind", self.pool.name, request.req, tag, request.pages[start:stop], pos=start)
 
     def _hand_over_early(self, item: Computing, count: int) -> None:
         """The fault early-post: the writes of a prompt are submitted before the pass that completes it has run."""

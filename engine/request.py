@@ -83,6 +83,8 @@ class GenerateRequest:
     max_tokens: int
     bootstrap: str = ""  # prefill's wire address
     purpose: str = "customer"
+    organisation: str | None = None
+    user: str | None = None
     adapter: str | None = None
     media: str | None = None
     weights: str = "induction-llama"
@@ -103,6 +105,7 @@ class Request:
     last_token: int = 0  # the input of the next decode pass
     last_token_us: int | None = None
     error: RequestError | None = None
+    cached_tokens: int = 0  # of its prompt, that prefill found in its cache
     final_pages: int = 0  # of its table on decode when its answer is whole
     freed: int = 0  # pages at the head of its table that a fault has already freed
     told: bool = False  # whether the client has heard of its end

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 from engine.block_pool import QUARANTINE, BlockPool
+from engine.cached_prefix import CachedPrefix
 from engine.clock import Clock
 from engine.defences import ROOM_UNIQUE, Checks, Limits
 from engine.executor import Executor
@@ -95,6 +96,7 @@ class Parts:
     names: dict[str, str]  # wire address -> worker name of every peer that may be asked to hand over
     pace: Pace = Pace()
     holds: HoldPolicy = HoldPolicy()
+    prefix: CachedPrefix | None = None
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,7 @@ class Role(ABC):
             states = [request.status for request in self.requests.values()]
             self.recorder.record(
                 "gauges", "sample", pool=self.pool.name, free=counts["free"], used=counts["used"], held=counts["held"],
-                quarantined=counts["quarantined"], cached=0, shared=0,
+                quarantined=counts["quarantined"], cached=counts["cached"], shared=counts["shared"],
                 in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
                 running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
             )  # fmt: skip

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 import numpy as np
 
+from engine.block_pool import tag_runs
 from engine.transport import BATCH_PAGES, WriteBatch
 
 
@@ -63,21 +64,24 @@ class KVSender:
         self.poll = poll
 
     def batches(
-        self, pages: np.ndarray, tokens: int, page_tokens: int, batch_pages: int = BATCH_PAGES
+        self, pages: np.ndarray, tags: np.ndarray, tokens: int, page_tokens: int, batch_pages: int = BATCH_PAGES
     ) -> list[WriteBatch]:
-        """Bounded batches that carry `tokens` tokens in `pages` to the first pages of the grant."""
+        """Bounded batches of one source tag each that carry `tokens` tokens in `pages` (int32 [n], under `tags` int64
+        [n]) to the first pages of the grant."""
         grant = self.grant
         valid = np.minimum(tokens - np.arange(len(pages)) * page_tokens, page_tokens).astype(np.int32)
-        batches = []
-        for chunk, start in enumerate(range(0, len(pages), batch_pages)):
-            stop = min(start + batch_pages, len(pages))
-            batches.append(
-                WriteBatch(
-                    grant.xfer, grant.room, chunk, pages[start:stop], grant.decode, grant.pages[start:stop], grant.tag,
-                    valid[start:stop],
-                )
-            )  # fmt: skip
-        return batches
+        pieces = [
+            (tag, first, min(first + batch_pages, stop))
+            for tag, start, stop in tag_runs(tags)
+            for first in range(start, stop, batch_pages)
+        ]
+        return [
+            WriteBatch(
+                grant.xfer, grant.room, chunk, pages[start:stop], grant.decode, grant.pages[start:stop], grant.tag,
+                valid[start:stop], tag, start,
+            )
+            for chunk, (tag, start, stop) in enumerate(pieces)
+        ]  # fmt: skip
 
 
 class KVReceiver:

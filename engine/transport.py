@@ -40,6 +40,8 @@ class WriteBatch:
     dst_pages: np.ndarray
     dst_tag: int
     tokens: np.ndarray
+    src_tag: int = 0
+    pos: int = 0  # of the first page in the request's table
 
     def to(self, dst_pages: np.ndarray) -> WriteBatch:
         """The same batch to other pages."""

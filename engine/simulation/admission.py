@@ -27,6 +27,10 @@ class PromptTokens:
     def __len__(self) -> int:
         return len(self.prompt)
 
+    def page_digests(self, page_tokens: int) -> np.ndarray:
+        """See `engine.page_keys.Prompt`."""
+        return self.prompt.page_digests(page_tokens)
+
     def __getitem__(self, part: slice) -> np.ndarray:
         start, stop, _ = part.indices(len(self.prompt))
         return np.broadcast_to(BLANK, (stop - start,))
@@ -37,7 +41,7 @@ def admit(fleet: Fleet, arrival: Arrival, prefill: str | None = None, decode: st
     kv_format = fleet.scenario.fleet[0].kv_format
     given = GenerateRequest(
         rid=arrival.rid, tenant=fleet.pseudonym(arrival.tenant), room=0, tokens=PromptTokens(arrival.prompt),  # type: ignore[arg-type]
-        max_tokens=arrival.max_tokens, purpose=arrival.purpose, adapter=arrival.adapter, media=arrival.media,
+        max_tokens=arrival.max_tokens, organisation=arrival.organisation, user=arrival.user, purpose=arrival.purpose, adapter=arrival.adapter, media=arrival.media,
         weights=WEIGHTS, kv_format=kv_format,
     )  # fmt: skip
     person = Person(arrival.rid, given.tenant, (arrival.adapter, arrival.media, WEIGHTS, kv_format), arrival.prompt)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.block_pool import QUARANTINE, BlockPool
+from engine.cached_prefix import CachedPrefix
 from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
 from engine.faults import Faults
 from engine.ledger.recorder import Recorder
+from engine.page_keys import Scope
 from engine.prefill import PrefillEngine
 from engine.role import Emit, HoldPolicy, Pace, Parts, Role
 from engine.simulation.clock import VirtualClock
@@ -32,6 +34,7 @@ from engine.simulation.wire import Post, SimWire
 from engine.simulation.world import Task, World
 from engine.tenants import Tenants
 
+SCOPES = {"global": Scope.SHARED, "organisation": Scope.ORGANISATION, "tenant": Scope.TENANT, "user": Scope.USER}
 DRAIN_EVERY_ROWS = 1 << 15
 KEY = b"simulation"
 ENGINE = "kvwitness-simulate"
@@ -178,10 +181,13 @@ class Fleet:
         faults = Faults()
         names = frozenset({name, group.group})
         plan_faults(self.world, scenario.faults, faults, names, self.random("faults", name), scenario.start)
-        recording = scenario.recording
+        recording, checks = scenario.recording, Checks(modes, recorder)
+        prefix = None
+        if group.prefix_cache.enabled and group.role == "prefill":
+            prefix = CachedPrefix(pool, recorder, SCOPES[group.prefix_cache.scope], KEY, faults, checks)
         return Parts(
             worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
-            wire=wire, executor=executor, checks=Checks(modes, recorder), emit=self._emit(name), names=self._addresses,
+            wire=wire, executor=executor, checks=checks, prefix=prefix, emit=self._emit(name), names=self._addresses,
             memory={
                 "worker": name, "page_tokens": group.page_tokens, "page_bytes": group.page_bytes, "pages": pool.pages,
             },

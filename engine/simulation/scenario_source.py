@@ -263,8 +263,7 @@ def _walk(node: yaml.Node, place: Place, source: str, lines: dict[Place, int], s
     line = node.start_mark.line + 1
     lines.setdefault(place, line)
     if len(place) > MAX_DEPTH:
-        wanted = f"at most {MAX_DEPTH} levels"
-        raise ScenarioError([_problem(source, line, f"more than {MAX_DEPTH} levels", wanted)])
+        raise ScenarioError([_problem(source, line, "deeper nesting", f"at most {MAX_DEPTH} levels")])
     if id(node) in seen:
         raise ScenarioError([_problem(source, line, "a YAML alias", "the value written out", place)])
     seen.add(id(node))
@@ -337,10 +336,8 @@ def _written(loc: Place, data: Any, *, missing: bool = False) -> Place:
 def _shown(value: Any) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= MAX_SHOWN else value[:MAX_SHOWN] + "...")
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
-    if isinstance(value, dict):
-        return "a mapping"
+    if isinstance(value, list | tuple | dict):
+        return "a mapping" if isinstance(value, dict) else f"a list of {len(value)}"
     return "nothing" if value is None else str(value).lower()
 
 

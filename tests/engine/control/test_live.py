@@ -1,6 +1,7 @@
 """Real processes behind real clients: answers, streams, errors, clients that go away, metrics."""
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -229,6 +230,21 @@ def test_at_most_one_pass_ends_after_a_hang_up_was_delivered(engine, beside):
             late.append(last - delivered)
         assert all(other.result().status_code == 200 for other in others)
     assert set(late) <= {0, 1}, late
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_gateway_that_hangs_up_before_the_first_byte_leaves_nothing_at_a_worker(engine, stream):
+    port = httpx.get(f"{engine.prefill}/server_info").json()["disaggregation_bootstrap_port"]
+    address = httpx.URL(engine.decode)
+    for i in range(20):
+        body = {"input_ids": [1, 2], "rid": f"no-byte-{stream}-{i}", "bootstrap_room": 7 + i, "bootstrap_port": port}
+        content = json.dumps({**body, "stream": stream}).encode()
+        head = f"POST /generate HTTP/1.1\r\nhost: x\r\nx-kvwitness-hop: {engine.hop['x-kvwitness-hop']}\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+        with socket.create_connection((address.host, address.port)) as raw:
+            raw.sendall(head.encode() + content)
+    until(engine.idle, "both workers to be idle")
+    assert engine.metrics(engine.decode)["kvwitness_free_pages",] == 96
 
 
 @pytest.mark.parametrize("stream", [False, True])

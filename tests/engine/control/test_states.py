@@ -64,7 +64,7 @@ def test_success_and_failure_are_final():
 def test_batches_are_bounded_and_cover_each_page_once(count):
     source = np.arange(100, 100 + count, dtype=np.int32)
     tokens = count * PAGE - 1
-    batches = KVSender(grant(count)).batches(source, tokens, PAGE)
+    batches = KVSender(grant(count)).batches(source, np.ones(len(source), np.int64), tokens, PAGE)
     assert [batch.chunk for batch in batches] == list(range(-(-count // BATCH_PAGES)))
     assert max(len(batch.src_pages) for batch in batches) <= BATCH_PAGES
     assert np.concatenate([batch.src_pages for batch in batches]).tolist() == source.tolist()
@@ -76,5 +76,5 @@ def test_batches_are_bounded_and_cover_each_page_once(count):
 
 
 def test_fewer_pages_than_granted_go_to_the_first_of_them():
-    (batch,) = KVSender(grant(8)).batches(int32(50), 1, PAGE)
+    (batch,) = KVSender(grant(8)).batches(int32(50), np.ones(1, np.int64), 1, PAGE)
     assert batch.dst_pages.tolist() == [1]

@@ -571,7 +571,7 @@ def test_all_faults_are_told_at_once_in_order_of_lines():
             "bad.yaml:1: found broken text (unacceptable character #x0000: special characters are not allowed in "
             '"<unicode string>", position 6); expected plain YAML',
         ),
-        ("[" * 20 + "]" * 20, "bad.yaml:1: found more than 16 levels; expected at most 16 levels"),
+        ("[" * 20 + "]" * 20, "bad.yaml:1: found deeper nesting; expected at most 16 levels"),
         ("a: {<<: {b: 1}}", "bad.yaml:1: a: found an unknown key; expected one of"),
     ],
 )

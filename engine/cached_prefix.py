@@ -1,0 +1,120 @@
+"""What the prefix cache does for the requests of one prefill worker: pages they need not compute, and pages they leave.
+
+Invariant: a request reads cached pages only between `take` and `leave`, under a lock; what it computed belongs to the
+cache from `file` on, and the rest is the request's own to free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.block_pool import BlockPool, tag_runs
+from engine.cache_rows import Match
+from engine.defences import SCOPED_KEYS, Checks
+from engine.faults import Faults
+from engine.ledger.recorder import Recorder
+from engine.page_keys import ALL_FIELDS, Identity, PageKeys, Prompt, Scope, TokenPrompt, matchable_keys
+from engine.prefix_cache import CacheLock, RadixCache
+from engine.request import Request
+
+OWNER = ("tenant", "organisation", "user")
+
+
+@dataclass
+class Taken:
+    """A request's table at prefill: `cached` pages that others computed, and pages reserved for it."""
+
+    identity: Identity
+    keys: np.ndarray
+    cached: int
+    locks: list[CacheLock] = field(default_factory=list)
+    filed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # own pages that are the cache's now
+
+
+def identity_of(request: Request) -> Identity:
+    """Whose request it is, and what its KV depends on beside its tokens."""
+    given = request.given
+    return Identity(
+        given.tenant, given.organisation, given.user, given.adapter, given.media, given.weights, given.kv_format
+    )
+
+
+class CachedPrefix:
+    """The cache of one pool as prefill uses it. `secret` keys what stands in the ledger."""
+
+    def __init__(
+        self, pool: BlockPool, recorder: Recorder, scope: Scope, secret: bytes, faults: Faults, checks: Checks
+    ) -> None:
+        self._pool, self._faults, self._checks = pool, faults, checks
+        self._scope, self._secret = scope, secret
+        proper = PageKeys(secret, pool.page_tokens, scope)
+        self.tree = RadixCache(pool, recorder, salt_fp=proper.salt_fp)
+        self._taken: dict[int, Taken] = {}
+
+    def take(self, request: Request, tokens: int, whole: bool) -> int | None:
+        """Give a request its table of `tokens` tokens, evicting what nobody reads; returns how many tokens of it are
+        cached, or None where there are too few pages. Nothing is looked up unless its `whole` prompt is computed."""
+        identity = identity_of(request)
+        keys = self._keys(request, identity) if whole else np.zeros(0, np.int64)
+        match = self.tree.match_prefix(matchable_keys(keys, tokens, self._pool.page_tokens))
+        wanted = self._pool.pages_for(tokens) - len(match)
+        spare = self._pool.free_pages + self.tree.evictable_pages
+        if wanted > spare - self._idle_among(match):
+            return None
+        taken = Taken(identity, keys, len(match))
+        if len(match):
+            taken.locks.append(self.tree.lock(match, request.req, identity))
+        if wanted > self._pool.free_pages:
+            self.tree.evict(wanted - self._pool.free_pages)
+        pages, tag = self._pool.reserve(request.req, wanted)
+        request.pages = np.concatenate([match.pages, pages])
+        request.tags = np.concatenate([match.tags, np.full(wanted, tag, np.int64)])
+        self._taken[request.req] = taken
+        return self.tree.cached_tokens(match)
+
+    def file(self, request: Request) -> None:
+        """The whole prompt is computed: its full pages become the cache's, and stay locked until `leave`."""
+        taken = self._taken[request.req]
+        count = len(taken.keys)
+        if not count:
+            return
+        inserted = self.tree.insert(
+            request.req, taken.identity, taken.keys, request.pages[:count], request.tags[:count], keep=True
+        )
+        taken.filed = inserted.new.pages
+        if inserted.lock is not None:
+            taken.locks.append(inserted.lock)
+
+    def leave(self, request: Request) -> list[tuple[int, np.ndarray]]:
+        """A request reads no more: locks go, and its own pages come back as (tag, pages), for it to free."""
+        taken = self._taken.pop(request.req)
+        for lock in reversed(taken.locks):
+            self.tree.unlock(lock)
+        pages, tags = request.pages[taken.cached :], request.tags[taken.cached :]
+        own = ~np.isin(pages, taken.filed)
+        return [(tag, pages[own][start:stop]) for tag, start, stop in tag_runs(tags[own])]
+
+    def cached_pages(self, request: Request) -> int:
+        """How many pages at the head of a request's table others computed."""
+        return self._taken[request.req].cached
+
+    def _idle_among(self, match: Match) -> int:
+        """Matched pages that are evictable now and will not be once they are locked."""
+        return int(np.count_nonzero(self._pool.references(match.pages) == 0))
+
+    def _keys(self, request: Request, identity: Identity) -> np.ndarray:
+        fields, scope, faults = ALL_FIELDS, self._scope, self._faults
+        if faults.incomplete_key.strikes() and not self._checks.failed(
+            SCOPED_KEYS, request.req, expected=len(ALL_FIELDS.names), found=len(ALL_FIELDS.names) - 1
+        ):
+            for name in OWNER if faults.incomplete_key.field == OWNER[0] else (faults.incomplete_key.field,):
+                fields = fields.without(name)
+        if faults.shared_scope.strikes() and not self._checks.failed(
+            SCOPED_KEYS, request.req, expected=int(self._scope), found=int(Scope.SHARED)
+        ):
+            scope = Scope.SHARED
+        given = request.given.tokens
+        prompt: Prompt = given if hasattr(given, "page_digests") else TokenPrompt(given)
+        return PageKeys(self._secret, self._pool.page_tokens, scope, fields).of(identity, prompt)
