@@ -17,6 +17,7 @@ from engine.executor import DecodeWork, PassResult
 from engine.integrity import CheckMode
 from engine.ledger.tag import make_tag, split_tag
 from engine.request import Request, RequestError, RequestStatus
+from engine.retraction import Retraction
 from engine.role import Parts, Role, TokenLeft
 from engine.transfer import Grant, KVReceiver
 from engine.wire import Message
@@ -31,6 +32,7 @@ class DecodeEngine(Role):
         self.transfers: dict[int, tuple[Request, KVReceiver]] = {}  # DecodeTransferQueue, by xfer
         self._running: dict[int, Request] = {}
         self._started: dict[int, Request] = {}  # running, or their pages are granted
+        self.retraction = Retraction(self, parts.host) if parts.host is not None else None
         self._promised = 0  # pages by which the started may still grow
         self._checked: dict[int, int] = {}  # req -> pages whose tag was checked and held
 
@@ -49,9 +51,9 @@ class DecodeEngine(Role):
             self._withdraw(request, refusal.error)
             self.reject(request, refusal.error)
             return
-        self._row(request, "admit")
+        self.row(request, "admit")
         request.move(RequestStatus.WAITING)
-        self._row(request, "room", room=request.given.room)
+        self.row(request, "room", room=request.given.room)
         self.prealloc.append(request)
 
     def handle(self, message: Message) -> None:
@@ -70,6 +72,10 @@ class DecodeEngine(Role):
             self._abort_transfer(request, error)
         elif request.status is RequestStatus.RUNNING:
             self._stop(request, "abort", error)
+        elif request.status is RequestStatus.RETRACTED and self.retraction is not None:
+            self.retraction.give_up(request)
+            request.move(RequestStatus.ABORTED)
+            self.end(request, "abort", error)
 
     def release_writes(self) -> None:
         """See `Role`. Decode writes to nobody."""
@@ -97,8 +103,8 @@ class DecodeEngine(Role):
         A request starts when its whole answer fits beside what those that were started may still grow by. One that
         no empty pool could hold to its end starts alone, and ends where the pages do.
         """
-        granted = False
-        while self.prealloc:
+        granted = self.retraction is not None and self.retraction.resume()
+        while self.prealloc and not (self.retraction is not None and self.retraction.waiting):
             request = self.prealloc[0]
             request.final_pages = self._final_pages(request)
             if request.final_pages + self._promised > self.pool.free_pages:
@@ -110,9 +116,12 @@ class DecodeEngine(Role):
         return granted
 
     def _final_pages(self, request: Request) -> int:
-        """Pages that a request has in the end. The last token of an answer is never written."""
-        whole = self.pool.pages_for(request.prompt_tokens + request.given.max_tokens - 1)
-        return min(whole, self.pool.usable_pages)
+        """Pages that are kept for a request: for all of its answer, or the first tokens of it. The last token of an
+        answer is never written."""
+        answer, reserved = request.given.max_tokens, self.parts.pace.reserved_tokens
+        if reserved is not None and self.retraction is not None:
+            answer = min(answer, reserved)
+        return min(self.pool.pages_for(request.prompt_tokens + answer - 1), self.pool.usable_pages)
 
     def end(self, request: Request, op: str, error: RequestError | None) -> None:
         """See `Role`."""
@@ -184,16 +193,17 @@ class DecodeEngine(Role):
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", RequestError(502, "covered_less_than_reserved", message))
             return
-        self._row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
+        self.row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
         self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
         request.move(RequestStatus.RUNNING)
-        self._row(request, "first_token")
+        self.row(request, "first_token")
         self._running[request.req] = request
         self._leave(request, first_token)
 
     def _decode(self, batch: list[Request]) -> None:
         """One pass over the running batch."""
-        works = [work for request in batch if (work := self._work(request)) is not None]
+        works = [work for request in batch if request.req in self._running and (work := self._work(request))]
+        works = [work for work in works if work.req in self._running]  # one may have been retracted for another
         batch = [self.requests[work.req] for work in works]
         if not works:
             return
@@ -231,16 +241,42 @@ class DecodeEngine(Role):
         index = position // self.pool.page_tokens
         if index >= len(request.pages):
             self.runs.close()
-            try:
-                page, tag = self.pool.append(request.req, index)
-            except MemoryError as error:
-                self._stop(request, "abort", RequestError(503, "out_of_pages", f"{error}; retry later"))
+            if not self._make_room(request):
                 return None
+            page, tag = self.pool.append(request.req, index)
             if len(request.pages) < request.final_pages:
                 self._promised -= 1
             request.pages = np.append(request.pages, np.int32(page))
             request.tags = np.append(request.tags, np.int64(tag))
         return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags)
+
+    def _make_room(self, request: Request) -> bool:
+        """A free page for a request that grows: another request is retracted for it, the last to have started, or
+        else it is itself; False where it runs no more."""
+        while self.pool.free_pages == 0:
+            others = [other for other in self._running.values() if other is not request]
+            victim = others[-1] if others else request
+            if self.retraction is None or not self.retraction.retract(victim):
+                words = f"pool {self.pool.name}: no page is free for the answer to grow into; retry later"
+                self._stop(request, "abort", RequestError(503, "out_of_pages", words))
+                return False
+            if victim is request:
+                return False
+        return True
+
+    def let_go(self, request: Request, cause: str) -> None:
+        """A request reads its pages no more, and they go back."""
+        del self._running[request.req]
+        self._grows_no_more(request)
+        for tag, pages in self._by_tag(request):
+            self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)
+        self._free(request, cause)
+
+    def take_up(self, request: Request) -> None:
+        """A request whose KV is there again runs on."""
+        self._running[request.req] = self._started[request.req] = request
+        request.final_pages = max(self._final_pages(request), len(request.pages))
+        self._promised += request.final_pages - len(request.pages)
 
     def _note_full_page(self, request: Request, position: int) -> None:
         """An appended page whose last slot was just written gets its write row."""
@@ -280,12 +316,9 @@ class DecodeEngine(Role):
     def _stop(self, request: Request, op: str, error: RequestError | None) -> None:
         """End a running request."""
         self.runs.close()
-        del self._running[request.req]
         cause = "finish" if error is None else "abort" if error.code == "aborted" else "error"
         self.checks.passed(PAGE_TAG, request.req, self._checked.pop(request.req, 0))
-        for tag, pages in self._by_tag(request):
-            self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)
-        self._free(request, cause)
+        self.let_go(request, cause)
         request.move(RequestStatus.FINISHED if error is None else RequestStatus.ABORTED)
         self.end(request, op, error)
 

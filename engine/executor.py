@@ -82,5 +82,8 @@ class Executor(Protocol):
         No pass begins at or after `until_us`, but for the first. A pass whose check fails is the only one of its run.
         """
 
+    def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> int:
+        """Copy pages (int32 [n]) from one pool of this worker to another, under headers made for `dst_tag`; bytes."""
+
     def scrub(self, pages: np.ndarray) -> None:
         """Zero pages (int32 [n]): payload, header and stamps."""

@@ -53,11 +53,11 @@ class PrefillEngine(Role):
                 self.reject(request, error)
                 return
             # As upstream: the rejection is noted, and the request goes on with a stub for a prompt.
-            self._row(request, "reject", status=str(error.status), reason=error.code)
+            self.row(request, "reject", status=str(error.status), reason=error.code)
         else:
-            self._row(request, "admit")
+            self.row(request, "admit")
         request.move(RequestStatus.WAITING)
-        self._row(request, "room", room=request.given.room)
+        self.row(request, "room", room=request.given.room)
         self.queue.add_request(request)
         self._start(request.given.room)
 
@@ -221,7 +221,7 @@ class PrefillEngine(Role):
                     item.failed = message
             if item.done == len(item.tokens) and not item.failed:
                 item.first_token = result.token
-                self._row(item.request, "first_token", cached_tokens=item.cached_tokens)
+                self.row(item.request, "first_token", cached_tokens=item.cached_tokens)
                 if self.prefix is not None:
                     self.prefix.file(item.request)
             if item.handed_over:

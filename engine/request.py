@@ -22,6 +22,7 @@ class RequestStatus(Enum):
     WAITING = auto()  # admitted; waits for pages (decode) or for its grant (prefill)
     TRANSFERRING = auto()  # decode: pages granted; prefill: computed, writes outstanding
     RUNNING = auto()
+    RETRACTED = auto()  # gave its pages up for others; runs again when there are some
     HELD = auto()  # ended, but its pages wait for a remote writer to drain
     FINISHED = auto()
     ABORTED = auto()
@@ -33,7 +34,8 @@ TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
     _S.RECEIVED: frozenset({_S.WAITING, _S.REJECTED, _S.ABORTED}),
     _S.WAITING: frozenset({_S.RUNNING, _S.TRANSFERRING, _S.REJECTED, _S.ABORTED}),
     _S.TRANSFERRING: frozenset({_S.RUNNING, _S.HELD, _S.FINISHED, _S.ABORTED, _S.REJECTED}),
-    _S.RUNNING: frozenset({_S.TRANSFERRING, _S.FINISHED, _S.ABORTED}),
+    _S.RUNNING: frozenset({_S.TRANSFERRING, _S.RETRACTED, _S.FINISHED, _S.ABORTED}),
+    _S.RETRACTED: frozenset({_S.RUNNING, _S.ABORTED}),
     _S.HELD: frozenset({_S.ABORTED}),
     _S.FINISHED: frozenset(),
     _S.ABORTED: frozenset(),

@@ -42,6 +42,7 @@ class Pace:
     chunk_tokens: int = 256  # of one prompt in one pass
     batch_tokens: int = 512  # of all prompts in one pass
     transfer_pages: int = BATCH_PAGES  # pages in one write batch
+    reserved_tokens: int | None = None  # of an answer, for which pages are kept free at its start; None: for all of it
     max_run_us: int = 1_000_000  # longest run of passes that one steps row may cover
     beat_busy_us: int = 50_000
     beat_idle_us: int = 1_000_000
@@ -97,6 +98,7 @@ class Parts:
     pace: Pace = Pace()
     holds: HoldPolicy = HoldPolicy()
     prefix: CachedPrefix | None = None
+    host: BlockPool | None = None  # where decode puts the KV of requests that it retracts
 
 
 @dataclass(frozen=True)
@@ -217,13 +219,13 @@ class Role(ABC):
         """End a request that was never admitted."""
         request.move(RequestStatus.REJECTED)
         request.error = error
-        self._row(request, "reject", status=str(error.status), reason=error.code, output_tokens=0)
+        self.row(request, "reject", status=str(error.status), reason=error.code, output_tokens=0)
         self._close(request)
 
     def end(self, request: Request, op: str, error: RequestError | None) -> None:
         """The last row of a request that was admitted: `finish` or `abort`."""
         request.error = error
-        self._row(
+        self.row(
             request, op, status=str(error.status) if error else ADMITTED, reason=error.code if error else None,
             output_tokens=request.output_tokens, last_token=request.last_token_us,
             page_rows=self.recorder.page_rows(request.req),
@@ -236,7 +238,8 @@ class Role(ABC):
             request.told = True
             self.parts.emit(request.given.rid, Ended(request.error, request.output_tokens))
 
-    def _row(self, request: Request, op: str, **columns: object) -> None:
+    def row(self, request: Request, op: str, **columns: object) -> None:
+        """One row of a request in the ledger."""
         self.recorder.record("requests", op, req=request.req, **columns)
 
     def _close(self, request: Request) -> None:
@@ -257,7 +260,7 @@ class Role(ABC):
         self._next_req += 1
         self.requests[request.req] = self._by_rid[given.rid] = self._by_room[given.room] = request
         self.parts.truth.stamp(request.stamp, given.rid)
-        self._row(
+        self.row(
             request, "receive", rid=given.rid, attempt=1, choice=0, room=given.room, tenant=given.tenant,
             purpose=given.purpose, adapter=given.adapter, media=given.media, weights=given.weights,
             kv_format=given.kv_format, prompt_tokens=request.prompt_tokens,

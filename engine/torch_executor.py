@@ -22,10 +22,18 @@ from engine.truth import StampReader, TruthLog
 class TorchExecutor:
     """Runs `model` over `pool`. One torch thread: a second one costs more than it gives on small steps."""
 
-    def __init__(self, model: Llama, pool: KVCachePool, truth: TruthLog, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        pool: KVCachePool,
+        truth: TruthLog,
+        now_us: Callable[[], int],
+        host: KVCachePool | None = None,
+    ) -> None:
         torch.set_num_threads(1)
         self._model, self._pool, self._now_us = model, pool, now_us
         self._payload = torch.from_numpy(pool.payload)
+        self._pools = {"kv": pool} | ({"host": host} if host is not None else {})
         self._stamps = StampReader(pool, truth)
         self.after_gather: Callable[[], None] | None = None
         """Called in each pass between its last gather and its check: the place where a test lets a write land."""
@@ -71,6 +79,15 @@ class TorchExecutor:
             self._payload, lambda q, k, v: decode_attention(q, k, v, table, lengths),
         )  # fmt: skip
         return DecodeRun(self._results(works, self._model.greedy(hidden), stops, check_tags, step, t), 1, t)
+
+    def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> int:
+        """See `Executor`."""
+        source, target = self._pools[src_pool], self._pools[dst_pool]
+        target.payload[dst_pages], target.stamps[dst_pages] = source.payload[src_pages], source.stamps[src_pages]
+        for name in ("digest", "tokens"):
+            target.headers[name][dst_pages] = source.headers[name][src_pages]
+        target.headers["tag"][dst_pages] = dst_tag
+        return len(dst_pages) * source.geometry.page_bytes
 
     def scrub(self, pages: np.ndarray) -> None:
         """See `Executor`."""

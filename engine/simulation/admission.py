@@ -41,7 +41,8 @@ def admit(fleet: Fleet, arrival: Arrival, prefill: str | None = None, decode: st
     kv_format = fleet.scenario.fleet[0].kv_format
     given = GenerateRequest(
         rid=arrival.rid, tenant=fleet.pseudonym(arrival.tenant), room=0, tokens=PromptTokens(arrival.prompt),  # type: ignore[arg-type]
-        max_tokens=arrival.max_tokens, organisation=arrival.organisation, user=arrival.user, purpose=arrival.purpose, adapter=arrival.adapter, media=arrival.media,
+        max_tokens=arrival.max_tokens, organisation=arrival.organisation, user=arrival.user,
+        purpose=arrival.purpose, adapter=arrival.adapter, media=arrival.media,
         weights=WEIGHTS, kv_format=kv_format,
     )  # fmt: skip
     person = Person(arrival.rid, given.tenant, (arrival.adapter, arrival.media, WEIGHTS, kv_format), arrival.prompt)

@@ -19,15 +19,21 @@ from engine.simulation.reading import Reader, look, mismatches
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import Task
 
+COPY_BYTES_PER_US = 20_000
+"""Between device and host memory."""
+
 
 class SimExecutor:
     """See `Executor`. `task` is the worker's; its passes take the task's time."""
 
     def __init__(
-        self, task: Task, clock: VirtualClock, store: PageStore, costs: CostModel, people: People, truth: SimTruth
-    ) -> None:
+        self, task: Task, clock: VirtualClock, store: PageStore, costs: CostModel, people: People, truth: SimTruth,
+        page_bytes: int = 0, host: PageStore | None = None,
+    ) -> None:  # fmt: skip
         self._task, self._clock, self._store, self._costs = task, clock, store, costs
         self._people, self._truth = people, truth
+        self._stores = {"kv": store} | ({"host": host} if host is not None else {})
+        self._page_bytes = page_bytes
         self._readers: dict[int, Reader] = {}  # bound in the last decode run, by stamp
         self._growing = _Growing.nothing()
         self.lasts_us: int | None = None
@@ -91,6 +97,16 @@ class SimExecutor:
         last = growing.ends(growing.passes - 1)
         results = [PassResult(0, wrong) for wrong in found]
         return DecodeRun(results, growing.passes, self._clock.now_us() - (world.now - last))
+
+    def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> int:
+        """See `Executor`."""
+        world, source, target = self._task.world, self._stores[src_pool], self._stores[dst_pool]
+        count = len(src_pages) * self._page_bytes
+        self._task.work(world.now + count // COPY_BYTES_PER_US)
+        source.settle(src_pages, world.now)
+        target.settle(dst_pages, world.now)
+        target.put(dst_pages, source.image(src_pages), dst_tag, source.tokens[src_pages])
+        return count
 
     def scrub(self, pages: np.ndarray) -> None:
         """See `Executor`."""

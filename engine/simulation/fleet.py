@@ -142,7 +142,8 @@ class Fleet:
         store = PageStore(group.pages.kv + 1, group.page_tokens)
         truth = self._truths.setdefault(name, SimTruth(self._truth_directory(), name, self.people, clock))
         task = Task(self.world, name, lambda: self._turn(name))
-        executor = SimExecutor(task, clock, store, self.scenario.costs, self.people, truth)
+        host = PageStore(group.host_pages + 1, group.page_tokens) if group.host_pages else None
+        executor = SimExecutor(task, clock, store, self.scenario.costs, self.people, truth, group.page_bytes, host)
         wire = SimWire(self.post, f"sim://{name}", clock.now_us, task.call)
         parts = self._parts(name, group, recorder, clock, executor, wire, truth)
         transport = self._transport(name, group, store, task) if group.role == "prefill" else None
@@ -181,20 +182,27 @@ class Fleet:
         faults = Faults()
         names = frozenset({name, group.group})
         plan_faults(self.world, scenario.faults, faults, names, self.random("faults", name), scenario.start)
+        host = BlockPool("host", group.host_pages + 1, group.page_tokens, recorder) if group.host_pages else None
+        if host is not None:
+            recorder.record(
+                "workers", "config", pool=host.name, pool_pages=host.pages, page_tokens=group.page_tokens,
+                page_bytes=group.page_bytes, kv_format=group.kv_format,
+            )  # fmt: skip
         recording, checks = scenario.recording, Checks(modes, recorder)
         prefix = None
         if group.prefix_cache.enabled and group.role == "prefill":
             prefix = CachedPrefix(pool, recorder, SCOPES[group.prefix_cache.scope], KEY, faults, checks)
         return Parts(
             worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
-            wire=wire, executor=executor, checks=checks, prefix=prefix, emit=self._emit(name), names=self._addresses,
+            wire=wire, executor=executor, checks=checks, prefix=prefix, host=host, emit=self._emit(name), names=self._addresses,
             memory={
                 "worker": name, "page_tokens": group.page_tokens, "page_bytes": group.page_bytes, "pages": pool.pages,
             },
             holds=HoldPolicy(defences.hold_timeout or 0, defences.on_timeout or QUARANTINE, bool(defences.scrub)),
             pace=Pace(
                 max_batch=group.max_batch, chunk_tokens=group.chunk_tokens, batch_tokens=group.batch_tokens,
-                transfer_pages=group.transfer_pages, max_run_us=recording.step_run, gauge_us=recording.gauge,
+                transfer_pages=group.transfer_pages, reserved_tokens=group.reserved_tokens,
+                max_run_us=recording.step_run, gauge_us=recording.gauge,
                 beat_busy_us=recording.heartbeat, beat_idle_us=IDLE_BEATS * recording.heartbeat,
             ),
         )  # fmt: skip

@@ -172,6 +172,7 @@ class Group(Model):
     chunk_tokens: PositiveSize = 8_192
     batch_tokens: PositiveSize = 16_384
     transfer_pages: PositiveSize = 64  # in one write batch
+    reserved_tokens: Size | None = None  # of an answer, kept free at its start; not all of it with host_pages only
     defences: Defences = Defences()
 
     def workers(self) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _fleet(source: random.Random) -> list[dict[str, Any]]:
         },
         {
             "group": "decode", "role": "decode", "count": source.choice([1, 1, 2]), "pages": {"kv": decode},
-            "page_tokens": PAGE_TOKENS, "context_tokens": 1024, "max_batch": source.choice([3, 16]),
+            "page_tokens": PAGE_TOKENS, "context_tokens": 1024, "max_batch": source.choice([16, 64]),
         },
     ]  # fmt: skip
 

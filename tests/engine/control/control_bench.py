@@ -57,7 +57,7 @@ class FakeExecutor:
     """The next token is the last one plus one; `mismatch` maps a request ordinal to what its next pass finds."""
 
     def __init__(self, clock):
-        self.clock, self.passes, self.mismatch = clock, [], {}
+        self.clock, self.passes, self.mismatch, self.copies = clock, [], {}, []
 
     def prefill(self, works, *, check_tags, step, before_write):
         before_write()
@@ -66,6 +66,10 @@ class FakeExecutor:
     def decode(self, works, *, check_tags, step, passes=1, until_us=0):
         start = self.clock.now_us()
         return DecodeRun(self._run("decode", works, [w.token for w in works], check_tags, step), 1, start)
+
+    def copy(self, src_pool, src_pages, dst_pool, dst_pages, dst_tag):
+        self.copies.append((src_pool, src_pages.tolist(), dst_pool, dst_pages.tolist(), dst_tag))
+        return 64 * len(src_pages)
 
     def _run(self, kind, works, tokens, check, step):
         self.clock.advance(PASS_US)
@@ -145,9 +149,10 @@ class Bench:
     """`ask` hands a request to both roles; `run` ticks until nothing moves; `rows` reads the ledger back."""
 
     def __init__(
-        self, directory, *, prefill_pages=17, decode_pages=33, context=256, defences=None, faults=(), seal=True
-    ):
-        self._seal = seal
+        self, directory, *, prefill_pages=17, decode_pages=33, context=256, defences=None, faults=(), seal=True,
+        host_pages=0, reserved_tokens=None,
+    ):  # fmt: skip
+        self._seal, self._host_pages, self._reserved_tokens = seal, host_pages, reserved_tokens
         self.directory, self.clock, self.network = directory, ManualClock(), Network()
         self.transport = FakeTransport()
         self.events = {"prefill": defaultdict(list), "decode": defaultdict(list)}
@@ -176,7 +181,8 @@ class Bench:
             checks=Checks(Defences.parse(defences or {}), recorder),
             limits=Limits(role, pool.usable_pages * PAGE, context), faults=switches, truth=TruthLog(None, role),
             emit=lambda rid, event: self.events[role][rid].append(event), names={"mem://prefill": "prefill-0"},
-            pace=Pace(max_run_us=MAX_RUN_US),
+            pace=Pace(max_run_us=MAX_RUN_US, reserved_tokens=self._reserved_tokens),
+            host=BlockPool("host", self._host_pages, PAGE, recorder) if self._host_pages and role == "decode" else None,
         )  # fmt: skip
 
     def given(self, rid, prompt=10, output=3, **changes):

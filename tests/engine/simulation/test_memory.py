@@ -21,7 +21,10 @@ class Slots:
         for i in range(off, off + tokens):
             self.slots[int(pages[i // SIZE]), i % SIZE] = (stamp, stamp, tainted)
         for index, page in enumerate(pages):  # a page that is one writer's from end to end holds its content
-            if all(self.slots[int(page), s][0::2] == (stamp, tainted) for s in range(SIZE)) and off + tokens > index * SIZE:
+            if (
+                all(self.slots[int(page), s][0::2] == (stamp, tainted) for s in range(SIZE))
+                and off + tokens > index * SIZE
+            ):
                 for s in range(SIZE):
                     self.slots[int(page), s] = (stamp, int(contents[index]), tainted)
 
@@ -33,8 +36,12 @@ def seen(store, page):
 pages = st.lists(st.integers(0, PAGES - 1), min_size=1, max_size=3, unique=True)
 moves = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), pages, st.integers(0, SIZE - 1), st.integers(1, 9), st.integers(1, 3), st.booleans()),
-        st.tuples(st.just("grow"), st.integers(0, PAGES - 1), st.integers(0, SIZE - 1), st.integers(1, 3), st.integers(1, 3)),
+        st.tuples(
+            st.just("write"), pages, st.integers(0, SIZE - 1), st.integers(1, 9), st.integers(1, 3), st.booleans()
+        ),
+        st.tuples(
+            st.just("grow"), st.integers(0, PAGES - 1), st.integers(0, SIZE - 1), st.integers(1, 3), st.integers(1, 3)
+        ),
         st.tuples(st.just("copy"), pages, st.permutations(range(PAGES))),
         st.tuples(st.just("zero"), pages),
     ),
@@ -98,7 +105,11 @@ def test_pages_of_a_flight_are_read_and_land_one_after_another():
     target.settle(full, 130)
     assert [seen(target, page)[0][0] for page in (1, 2, 3)] == [7, 7, 8]
     assert target.tag[1:].tolist() == [99, 99, 99]
-    assert target.slots["racy"][1:].tolist() == [True, True, True]  # nobody can tell from outside which pages were early
+    assert target.slots["racy"][1:].tolist() == [
+        True,
+        True,
+        True,
+    ]  # nobody can tell from outside which pages were early
 
 
 def test_a_reader_finds_what_is_not_its_own_up_to_the_token_it_reads():

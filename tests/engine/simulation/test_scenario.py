@@ -194,7 +194,7 @@ def test_no_tag_of_a_union_is_a_key_of_its_models():
         assert not tags & {key for one in members for key in one.model_fields}
 
 
-WHOLE = yaml.safe_load(json.dumps(json.loads(parse_scenario(BLOCKS[0][1]).canonical_json())))
+WHOLE = json.loads(parse_scenario(BLOCKS[0][1]).canonical_json())
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(), st.text(max_size=5), st.just([]), st.just({}),
     st.just([1, "2s"]), st.just({"kind": "fixed"}), st.just("1h"), st.just("1Mi"),
@@ -206,7 +206,7 @@ def places(data: Any, place: tuple = ()) -> list[tuple]:
     return [place, *(deeper for key, part in inner for deeper in places(part, (*place, key)))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(places(WHOLE)[1:]), ODD, st.sampled_from(["put", "drop", "add"]))
 def test_a_spoilt_scenario_is_read_or_refused_with_a_place(place, odd, how):
     spoilt = copy.deepcopy(WHOLE)
@@ -219,7 +219,7 @@ def test_a_spoilt_scenario_is_read_or_refused_with_a_place(place, odd, how):
         parent["odd"] = odd
     else:
         parent[place[-1]] = odd
-    text = yaml.safe_dump(spoilt, sort_keys=False)
+    text = json.dumps(spoilt, indent=1)
     try:
         read = parse_scenario(text, "spoilt.yaml", KNOWN)
     except ScenarioError as error:

@@ -55,7 +55,9 @@ def test_two_tasks_take_turns():
             tasks[name].work(world.now + pace)
             seen.append((world.now, name))
 
-    tasks = {name: Task(world, name, lambda name=name, pace=pace: body(name, pace)) for name, pace in (("a", 10), ("b", 15))}
+    tasks = {
+        name: Task(world, name, lambda name=name, pace=pace: body(name, pace)) for name, pace in (("a", 10), ("b", 15))
+    }
     world.run(100)
     assert seen == [(10, "a"), (15, "b"), (20, "a"), (30, "b"), (30, "a"), (45, "b")]
 
