@@ -17,13 +17,14 @@ from engine.request import RequestError
 ADMISSION_GATE, COVERED_COUNT, PAGE_TAG = "admission-gate", "covered-count", "page-tag"
 DEFERRED_RELEASE, DRAIN_COUNT, SOURCE_HOLD = "deferred-release", "drain-count", "source-hold"
 COMPUTE_ORDER, ROOM_UNIQUE, GEOMETRY = "compute-order", "room-unique", "geometry"
-OWNER_FREE, SCOPED_KEYS = "owner-free", "scoped-keys"
+OWNER_FREE, OWNER_AUDIT, SCOPED_KEYS = "owner-free", "owner-audit", "scoped-keys"
 EXCEEDS_POOL, EXCEEDS_CONTEXT = "prompt_exceeds_pool", "prompt_exceeds_context"
 DETECTORS = {
     ADMISSION_GATE: "D1",  # prompt and output against every pool and the context, before any page is reserved
     COVERED_COUNT: "D2",  # tokens that landed against tokens reserved for, per component, before they are bound
     PAGE_TAG: "D4",  # the tag in each page's header against the block table's, before a token leaves
     OWNER_FREE: "D8",  # a page is freed once, by its owner, and not while it is bound
+    OWNER_AUDIT: "D8",  # when idle and on demand: every page is free, used, cached, shared, held or quarantined
     DEFERRED_RELEASE: "D9",  # pages of an aborted handoff are held until its writer has drained
     SCOPED_KEYS: "K",  # every identity field is in a cache key
     ROOM_UNIQUE: "U",  # one live request per room, and grants answered for the request they name

@@ -16,12 +16,13 @@ from http import HTTPStatus
 from itertools import count
 from typing import Any
 
-from engine.block_pool import QUARANTINE, BlockPool
+from engine.block_pool import QUARANTINE, BlockPool, PoolAudit
 from engine.cached_prefix import CachedPrefix
 from engine.clock import Clock
-from engine.defences import ROOM_UNIQUE, Checks, Limits
+from engine.defences import OWNER_AUDIT, ROOM_UNIQUE, Checks, Limits
 from engine.executor import Executor
 from engine.faults import Faults
+from engine.integrity import CheckMode
 from engine.ledger.recorder import Recorder
 from engine.request import GenerateRequest, Request, RequestError, RequestStatus
 from engine.step_runs import StepRuns
@@ -47,6 +48,7 @@ class Pace:
     beat_busy_us: int = 50_000
     beat_idle_us: int = 1_000_000
     gauge_us: int = 1_000_000
+    audit_us: int = 10_000_000  # an idle worker audits the owners of its pages this often
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class Role(ABC):
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._planned = count()
         self._gauged = 0
+        self._audited = parts.clock.now_us()
 
     def submit(self, given: GenerateRequest) -> None:
         """Hand in a request; its events come through `emit`. Thread-safe."""
@@ -164,6 +167,17 @@ class Role(ABC):
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something in the first turn after that time."""
         heapq.heappush(self._timers, (self.parts.clock.now_us() + micros, next(self._planned), action))
+
+    def audit(self) -> PoolAudit:
+        """Account for every page of the pool, and record the outcome."""
+        tables = {req: request.pages[request.freed :] for req, request in self.requests.items()}
+        found = self.pool.audit(tables, record=True)
+        if found.wrong:
+            self.checks.failed(
+                OWNER_AUDIT, None, expected=0, found=len(found.wrong), pool=self.pool.name, page=found.wrong[0],
+                n=len(found.wrong), action="log",
+            )  # fmt: skip
+        return found
 
     def _due(self) -> bool:
         return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()
@@ -322,4 +336,12 @@ class Role(ABC):
                 in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
                 running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
             )  # fmt: skip
+        if (
+            not self.requests
+            and now - self._audited >= pace.audit_us
+            and self.checks.mode(OWNER_AUDIT) is not CheckMode.OFF
+        ):
+            self._audited = now
+            self.runs.close()
+            self.audit()
         return self.next_beat_us()
