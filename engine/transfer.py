@@ -35,6 +35,16 @@ POLL_TRANSITIONS: dict[KVPoll, frozenset[KVPoll]] = {
 
 
 @dataclass(frozen=True)
+class PoolGrant:
+    """The part of a grant in one pool: `pages` (int32 [n]) of `pool_pages`, under `tag`."""
+
+    pool: str
+    tag: int
+    pages: np.ndarray
+    pool_pages: int = 0
+
+
+@dataclass(frozen=True)
 class Grant:
     """Decode's permission to write `pages` (int32 [n]) under `tag`; `xfer` names it in every later row and message."""
 
@@ -46,6 +56,7 @@ class Grant:
     decode: str
     decode_address: str
     pool_pages: int = 0  # of decode's pool
+    others: tuple[PoolGrant, ...] = ()  # of pools beside `kv`
 
 
 class KVSender:
@@ -64,11 +75,15 @@ class KVSender:
         self.poll = poll
 
     def batches(
-        self, pages: np.ndarray, tags: np.ndarray, tokens: int, page_tokens: int, batch_pages: int = BATCH_PAGES
-    ) -> list[WriteBatch]:
+        self, pages: np.ndarray, tags: np.ndarray, tokens: int, page_tokens: int, batch_pages: int = BATCH_PAGES,
+        to: PoolGrant | None = None, place: int = 0, chunk: int = 0,
+    ) -> list[WriteBatch]:  # fmt: skip
         """Bounded batches of one source tag each that carry `tokens` tokens in `pages` (int32 [n], under `tags` int64
-        [n]) to the first pages of the grant."""
+        [n], at `place` of the request's table) to the first pages of the grant, in `kv` or in the pool of `to`; what
+        the grant has no page for stays behind. They are numbered from `chunk` on."""
         grant = self.grant
+        to = to or PoolGrant("kv", grant.tag, grant.pages)
+        pages, tags = pages[: len(to.pages)], tags[: len(to.pages)]
         valid = np.minimum(tokens - np.arange(len(pages)) * page_tokens, page_tokens).astype(np.int32)
         pieces = [
             (tag, first, min(first + batch_pages, stop))
@@ -77,10 +92,10 @@ class KVSender:
         ]
         return [
             WriteBatch(
-                grant.xfer, grant.room, chunk, pages[start:stop], grant.decode, grant.pages[start:stop], grant.tag,
-                valid[start:stop], tag, start,
+                grant.xfer, grant.room, number, pages[start:stop], grant.decode, to.pages[start:stop], to.tag,
+                valid[start:stop], tag, place + start, to.pool,
             )
-            for chunk, (tag, start, stop) in enumerate(pieces)
+            for number, (tag, start, stop) in enumerate(pieces, chunk)
         ]  # fmt: skip
 
 

@@ -117,8 +117,16 @@ class TruthResponse:
     contaminated: bool = False
     undecided: bool = False  # not contaminated but for a torn page, perhaps
     unwritten: bool = False  # a pass read slots that nobody had written, and a token left
+    misplaced: bool = False  # a pass read its own content in a wrong place, and a token left: in simulation only
     donors: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # rid -> (worker, page)
     perhaps: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
+    wrong_meaning: set[str] = field(
+        default_factory=set
+    )  # rids whose KV it used: right tokens, another adapter or the like
+    cross_tenant: set[str] = field(
+        default_factory=set
+    )  # rids of other tenants whose KV it used: right tokens and meaning
+    derived: set[str] = field(default_factory=set)  # rids whose KV it used, computed after they had read foreign bytes
     first_worker: str | None = None
     first_step: int | None = None  # of the first contaminated pass on `first_worker`
     output_tokens: int = 0
@@ -132,6 +140,7 @@ def read_truth(directory: Path) -> dict[str, TruthResponse]:
         for line in path.read_text().splitlines()
     ]
     rids = {row["stamp"]: row["rid"] for _, row in rows if row["kind"] == "stamp"}
+    people = {row["stamp"]: row for _, row in rows if row["kind"] == "stamp"}
     found = {rid: TruthResponse(rid) for rid in rids.values()}
     last_token: dict[str, int] = {}
     for _, row in rows:
@@ -142,8 +151,9 @@ def read_truth(directory: Path) -> dict[str, TruthResponse]:
     reads = [(worker, row) for worker, row in rows if row["kind"] == "read"]
     for worker, row in sorted(reads, key=lambda read: read[1]["t"]):
         response = found[rids[row["stamp"]]]
-        if row["t"] <= last_token.get(response.rid, -1):
+        if row["t"] < last_token.get(response.rid, -1):  # what a pass reads, its own token tells
             _take(response, worker, row, rids)
+            _take_borrowed(response, row, people)
     return found
 
 
@@ -151,6 +161,7 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
     """Add what one pass found to a response from which a token left afterwards."""
     torn = set(row["torn"])
     response.undecided |= bool(torn) and not response.contaminated
+    response.misplaced |= bool(set(row.get("misplaced", ())) - torn)
     for page, stamps in row["foreign"].items():
         if int(page) in torn:
             for stamp in filter(None, stamps):
@@ -162,3 +173,16 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
                 response.contaminated, response.undecided = True, False
                 response.first_worker, response.first_step = worker, row["step"]
             response.donors[rids[stamp]].add((worker, int(page)))
+
+
+def _take_borrowed(response: TruthResponse, row: dict[str, Any], people: dict[int, dict[str, Any]]) -> None:
+    """Add what one pass found that others had computed from the same tokens: in simulation only."""
+    reader = people[row["stamp"]]
+    for stamps in row.get("borrowed", {}).values():
+        for giver in (people[stamp] for stamp in stamps):
+            if giver["meaning"] != reader["meaning"]:
+                response.wrong_meaning.add(giver["rid"])
+            elif giver["tenant"] != reader["tenant"]:
+                response.cross_tenant.add(giver["rid"])
+    for stamps in row.get("tainted", {}).values():
+        response.derived |= {people[stamp]["rid"] for stamp in stamps}

@@ -4,8 +4,8 @@ A page is a bottom layer that some write of the whole page left, and over it one
 writer fills slot by slot; where a page was left in a stranger shape than that, its bottom layer is a list of ranges.
 
 Content is a number: for a full page of a prompt, the digest of all tokens up to its end (equal for equal prompts);
-for anything else, its writer's stamp. Invariant: what is kept here follows from writes and flights alone; the
-ledger and the block pool are unknown here.
+for anything else, one of its writer and place (`reading.contents_at`). Invariant: what is kept here follows from writes
+and flights alone; the ledger and the block pool are unknown here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SLOTS = np.dtype(
         ("tainted", np.bool_),
         ("racy", np.bool_),  # landed from a source that was written while it was being read
         ("top_stamp", np.int64),  # the range [lo, hi) over it
+        ("top_content", np.int64),
         ("top_tainted", np.bool_),
         ("lo", np.int32),
         ("hi", np.int32),
@@ -50,7 +51,7 @@ class Range:
 class Write:
     """One request's write of slots [tok_off, tok_off + tokens) counted from the first of `pages` (int32 [n]).
 
-    `contents` int64 [n] is what each page holds once it is full."""
+    `contents` int64 [n] is what each page's slots then hold."""
 
     pages: np.ndarray
     tok_off: int
@@ -115,21 +116,21 @@ class PageStore:
             self._part(write, whole, 0, end - whole * size)
         self.tell(write.pages)
 
-    def grow(self, pages: np.ndarray, lo: np.ndarray, count: int, stamps: np.ndarray, tags: np.ndarray,
-             tainted: np.ndarray, now: int) -> None:  # fmt: skip
+    def grow(self, pages: np.ndarray, lo: np.ndarray, count: int, stamps: np.ndarray, contents: np.ndarray,
+             tags: np.ndarray, tainted: np.ndarray, now: int) -> None:  # fmt: skip
         """One decode run: `count` slots from `lo` int [n] on in each of `pages` int32 [n], one page per request."""
         slots = self.slots
         self.settle(pages, now)
         self.race(pages)
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
-        simple &= (slots["top_tainted"][pages] == tainted) & (lo > 0)
+        simple &= (slots["top_tainted"][pages] == tainted) & (slots["top_content"][pages] == contents) & (lo > 0)
         if simple.all():
             slots["hi"][pages] += count
             self.tokens[pages] += count
         else:
             for i in range(len(pages)):
                 one = Write(
-                    pages[i : i + 1], int(lo[i]), count, int(stamps[i]), stamps[i : i + 1], tags[i : i + 1],
+                    pages[i : i + 1], int(lo[i]), count, int(stamps[i]), contents[i : i + 1], tags[i : i + 1],
                     bool(tainted[i]),
                 )  # fmt: skip
                 self._part(one, 0, one.tok_off, one.tok_off + count)
@@ -138,8 +139,7 @@ class PageStore:
 
     def fill(self, pages: np.ndarray, stamp: int, contents: np.ndarray | int, tainted: bool) -> None:
         """Whole pages are one writer's."""
-        for page in self._ranged(pages):
-            del self.ranges[page]
+        self._forget_ranges(pages)
         cells = np.zeros(len(pages), SLOTS)
         cells["stamp"], cells["content"], cells["tainted"] = stamp, contents, tainted
         self.slots[pages] = cells
@@ -162,11 +162,11 @@ class PageStore:
 
     def put(self, pages: np.ndarray, image: tuple[np.ndarray, dict[int, list[Range]]], tag: int, tokens: np.ndarray) -> None:  # fmt: skip
         """Write an image over `pages`, with headers made for `tag`."""
-        for page in self._ranged(pages):
-            del self.ranges[page]
+        self._forget_ranges(pages)
         self.slots[pages] = image[0]
         for i, ranges in image[1].items():
-            self.ranges[int(pages[i])] = ranges
+            if pages[i] not in pages[i + 1 :]:  # of a page that is named twice, the last image stays
+                self.ranges[int(pages[i])] = ranges
         self.tag[pages], self.tokens[pages] = tag, tokens
         self.tell(pages)
 
@@ -179,8 +179,7 @@ class PageStore:
         lo, hi = int(cell["lo"]), int(cell["hi"])
         if hi <= lo:
             return bottom
-        stamp = int(cell["top_stamp"])
-        top = Range(lo, hi, stamp, stamp, bool(cell["top_tainted"]))
+        top = Range(lo, hi, int(cell["top_stamp"]), int(cell["top_content"]), bool(cell["top_tainted"]))
         under = [
             Range(a, b, r.stamp, r.content, r.tainted)
             for r in bottom
@@ -192,13 +191,16 @@ class PageStore:
     def _part(self, write: Write, index: int, lo: int, hi: int) -> None:
         """Slots [lo, hi) of one page."""
         page, cell = int(write.pages[index]), self.slots[write.pages[index]]
+        content = int(write.contents[index])
         goes_on = cell["top_stamp"] == write.stamp and cell["hi"] == lo and cell["top_tainted"] == write.tainted
+        goes_on &= cell["top_content"] == content
         if not (goes_on and lo > 0):
             ranges = self.look(page)
             if len(ranges) > 1 or int(cell["hi"]) > int(cell["lo"]):
                 self.ranges[page] = ranges
                 cell["stamp"] = cell["content"] = RANGED
-            cell["top_stamp"], cell["top_tainted"], cell["lo"] = write.stamp, write.tainted, lo
+            cell["top_stamp"], cell["top_content"] = write.stamp, content
+            cell["top_tainted"], cell["lo"] = write.tainted, lo
         cell["hi"] = hi
         self.slots[page] = cell
         tag = int(write.tag[index])
@@ -211,8 +213,10 @@ class PageStore:
         if cell["lo"] == 0 and hi == self.page_tokens:
             self.fill(write.pages[index : index + 1], write.stamp, write.contents[index : index + 1], write.tainted)
 
-    def _ranged(self, pages: np.ndarray) -> list[int]:
-        return [int(page) for page in pages if int(page) in self.ranges] if self.ranges else []
+    def _forget_ranges(self, pages: np.ndarray) -> None:
+        if self.ranges:
+            for page in pages.tolist():
+                self.ranges.pop(page, None)
 
     def tell(self, pages: np.ndarray) -> None:
         """Others who read these pages are to look again."""

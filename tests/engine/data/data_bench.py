@@ -107,7 +107,7 @@ class DataWorker:
             covered = -(-(start + len(part)) // self.memory.page_tokens)
             work = PrefillWork(1, stamp_of(rid), part, start, pages[:covered], tags[:covered])
             self.step += 1
-            result = self.executor.prefill([work], check_tags=check, step=self.step)[0]
+            result = self.executor.prefill([work], check_tags=check, step=self.step, before_write=lambda: None)[0]
         self.memory.write(pages, own_slots(tokens))
         return result
 

@@ -89,7 +89,7 @@ def test_one_prefill_pass_takes_several_prompts(worker):
         pages = each.table(range(1 + 10 * i, 1 + 10 * i + -(-len(prompt) // 16)))
         works.append(PrefillWork(i, stamp_of(str(i)), np.array(prompt, np.int32), 0, pages, each.tags(pages, i + 1)))
         expected.append(follows[0])
-    results = each.executor.prefill(works, check_tags=True, step=1)
+    results = each.executor.prefill(works, check_tags=True, step=1, before_write=lambda: None)
     assert [result.token for result in results] == expected
     assert all(result.mismatches == () for result in results)
 

@@ -104,11 +104,11 @@ def test_a_write_during_the_pass_is_undecided_until_the_next(decode, mover):
     decode.executor.after_gather = lambda: mover.send(decode, [1], [4], 55, 16).wait()
     decode.generate("victim", 65, 200, PAGES, 2, 1, check=False)
     decode.executor.after_gather = None
-    decode.truth.finish("victim", 1, decode.now)
+    decode.truth.finish("victim", 1, decode.tick())
     truth = read_truth(decode.truth_path)["victim"]
     assert (truth.contaminated, truth.undecided) == (False, True)
     decode.generate("victim", 65, 201, PAGES, 2, 1, check=False)
-    decode.truth.finish("victim", 2, decode.now)
+    decode.truth.finish("victim", 2, decode.tick())
     truth = read_truth(decode.truth_path)["victim"]
     assert (truth.contaminated, truth.undecided, truth.first_step) == (True, False, 3)
 
