@@ -50,6 +50,10 @@ class PrefillBootstrapQueue:
         """The grant of a transfer that waits in its room."""
         return next((grant for grant in self.grants.get(room, []) if grant.xfer == xfer), None)
 
+    def of_peer(self, decode: str) -> list[Grant]:
+        """Every waiting grant of one decode worker."""
+        return [grant for waiting in self.grants.values() for grant in waiting if grant.decode == decode]
+
     def pair(self, room: int) -> tuple[Request, Grant] | None:
         """The next request and grant that meet in a room, both out of the queue."""
         if room not in self.requests or room not in self.grants:

@@ -11,11 +11,12 @@ from itertools import islice
 
 import numpy as np
 
-from engine.block_pool import QUARANTINE
-from engine.defences import ADMISSION_GATE, COVERED_COUNT, DEFERRED_RELEASE, OWNER_FREE, PAGE_TAG
+from engine import components
+from engine.defences import ADMISSION_GATE, COVERED_COUNT, PAGE_TAG
 from engine.executor import DecodeWork, PassResult
 from engine.integrity import CheckMode
 from engine.ledger.tag import make_tag, split_tag
+from engine.release import Releases, table_runs
 from engine.request import Request, RequestError, RequestStatus
 from engine.retraction import Retraction
 from engine.role import Parts, Role, TokenLeft
@@ -33,6 +34,7 @@ class DecodeEngine(Role):
         self._running: dict[int, Request] = {}
         self._started: dict[int, Request] = {}  # running, or their pages are granted
         self.retraction = Retraction(self, parts.host) if parts.host is not None else None
+        self.releases = Releases(self)
         self._promised = 0  # pages by which the started may still grow
         self._checked: dict[int, int] = {}  # req -> pages whose tag was checked and held
 
@@ -69,13 +71,23 @@ class DecodeEngine(Role):
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
         elif request.status is RequestStatus.TRANSFERRING:
-            self._abort_transfer(request, error)
+            self.releases.abort(request, error)
         elif request.status is RequestStatus.RUNNING:
             self._stop(request, "abort", error)
         elif request.status is RequestStatus.RETRACTED and self.retraction is not None:
             self.retraction.give_up(request)
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
+
+    def peer_reborn(self, peer: str, epoch: int) -> None:
+        """See `Role`. Handoffs of the former life are given up; the new one says that nothing is outstanding."""
+        for xfer, (request, receiver) in list(self.transfers.items()):
+            if self.parts.names[receiver.prefill_address] != peer:
+                continue
+            if request.status is RequestStatus.TRANSFERRING:
+                self.give_up(request, RequestError(502, "worker_lost", "the prefill worker went away"))
+            elif request.status is RequestStatus.HELD:
+                self.releases.tell_abort(request, xfer, receiver)
 
     def release_writes(self) -> None:
         """See `Role`. Decode writes to nobody."""
@@ -109,6 +121,8 @@ class DecodeEngine(Role):
             request.final_pages = self._final_pages(request)
             if request.final_pages + self._promised > self.pool.free_pages:
                 break
+            if not self.others.fit(request.prompt_tokens, self._final_tokens(request)):
+                break
             self.runs.close()
             self.prealloc.popleft()
             self._grant(request, self.pool.pages_for(request.prompt_tokens))
@@ -116,19 +130,25 @@ class DecodeEngine(Role):
         return granted
 
     def _final_pages(self, request: Request) -> int:
-        """Pages that are kept for a request: for all of its answer, or the first tokens of it. The last token of an
-        answer is never written."""
+        """Pages that are kept for a request."""
+        return min(self.pool.pages_for(self._final_tokens(request)), self.pool.usable_pages)
+
+    def _final_tokens(self, request: Request) -> int:
+        """Tokens that pages are kept for: all of its answer, or the first of it. The last of an answer is never
+        written."""
         answer, reserved = request.given.max_tokens, self.parts.pace.reserved_tokens
         if reserved is not None and self.retraction is not None:
             answer = min(answer, reserved)
-        return min(self.pool.pages_for(request.prompt_tokens + answer - 1), self.pool.usable_pages)
+        return request.prompt_tokens + answer - 1
 
     def end(self, request: Request, op: str, error: RequestError | None) -> None:
         """See `Role`."""
-        self._grows_no_more(request)
+        self.grows_no_more(request)
         super().end(request, op, error)
 
-    def _grows_no_more(self, request: Request) -> None:
+    def grows_no_more(self, request: Request) -> None:
+        """What was kept free for a request's growth is for others."""
+        self.others.grows_no_more(request)
         if self._started.pop(request.req, None) is not None:
             self._promised -= max(request.final_pages - len(request.pages), 0)
 
@@ -137,25 +157,32 @@ class DecodeEngine(Role):
         self._started[request.req] = request
         self._promised += max(request.final_pages - count, 0)
         request.tags = np.full(count, tag, np.int64)
+        self.others.reserve(request, request.prompt_tokens, self._final_tokens(request))
         request.move(RequestStatus.TRANSFERRING)
         recorder, given = self.recorder, request.given
         prefill = self.parts.names[given.bootstrap]
         with recorder.lock:
             xfer = make_tag(recorder.ordinal, recorder.epoch, recorder.seq + 1)
+            columns = {
+                "xfer": xfer, "room": given.room, "req": request.req, "dir": "push", "peer": prefill,
+                "writers": [prefill],
+            }  # fmt: skip
             recorder.record(
-                "transfers", "grant", xfer=xfer, room=given.room, req=request.req, dir="push", peer=prefill,
-                dst_pool=self.pool.name, dst_pages=request.pages, dst_tag=tag, asked=count, n=count,
-                tokens=request.prompt_tokens, writers=[prefill],
+                "transfers", "grant", **columns, dst_pool=self.pool.name, dst_pages=request.pages, dst_tag=tag,
+                asked=count, n=count, tokens=request.prompt_tokens,
             )  # fmt: skip
-        grant = Grant(xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address)
+            others = self.others.grant_rows(request, columns)
+        grant = Grant(
+            xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address, others=others
+        )
         self.transfers[xfer] = (request, KVReceiver(grant, given.bootstrap))
-        self.send(
-            prefill, given.bootstrap,
-            {
-                "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag,
-                "pages": request.pages.tolist(), "memory": self.parts.memory,
-            },
-        )  # fmt: skip
+        message = {
+            "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag,
+            "pages": request.pages.tolist(), "memory": self.parts.memory,
+        }  # fmt: skip
+        if others:
+            message["others"] = components.told(others)
+        self.send(prefill, given.bootstrap, message)
 
     def _on_ack(self, message: Message) -> None:
         xfer, outstanding, result = message["xfer"], message["outstanding"], message["result"]
@@ -168,37 +195,63 @@ class DecodeEngine(Role):
             return
         receiver.drained = True
         if request.status is RequestStatus.HELD:
-            self._release(request, "drained")
+            self.releases.let_go(request, "drained")
         elif request.status is RequestStatus.TRANSFERRING and result == "success":
             del self.transfers[xfer]
             request.cached_tokens = message["cached_tokens"]
-            self._commit(request, xfer, message["first_token"], message["covered_tokens"])
+            covered = {self.pool.name: message["covered_tokens"], **message.get("covered_beside", {})}
+            self._commit(request, xfer, message["first_token"], covered)
         elif request.status is RequestStatus.TRANSFERRING:
             del self.transfers[xfer]
             error = RequestError.unpacked(message.get("error"))
-            self._free(request, "error")
-            request.move(RequestStatus.ABORTED)
-            self.end(request, "abort", error or RequestError(502, "transfer_aborted", "prefill gave up the transfer"))
+            self._fail_transfer(request, error or RequestError(502, "transfer_aborted", "prefill gave up the transfer"))
 
-    def _commit(self, request: Request, xfer: int, first_token: int, covered: int) -> None:
-        """Prefill reported success: compare what it covered with what was reserved, and start to decode."""
+    def _fail_transfer(self, request: Request, error: RequestError) -> None:
+        """A request ends with its handoff; nothing of it was read."""
+        self.releases.free(request, "error")
+        request.move(RequestStatus.ABORTED)
+        self.end(request, "abort", error)
+
+    def _commit(self, request: Request, xfer: int, first_token: int, covered: dict[str, int]) -> None:
+        """Prefill reported success: compare what it covered, in each pool, with what was reserved, and start to decode."""
         name, tag, prompt = self.pool.name, int(request.tags[0]), request.prompt_tokens
-        believed = prompt if self.checks.mode(COVERED_COUNT) is CheckMode.OFF else covered
+        trusting = self.checks.mode(COVERED_COUNT) is CheckMode.OFF
+        believed = prompt if trusting else covered[name]
         self.recorder.pages("receipt", name, request.req, tag, request.pages, xfer=xfer, tokens=believed)
-        if covered < prompt and self.checks.failed(
-            COVERED_COUNT, request.req, expected=prompt, found=covered, pool=name
-        ):
-            message = f"prefill covered {covered} of {prompt} prompt tokens; nothing was read"
-            self._free(request, "error")
-            request.move(RequestStatus.ABORTED)
-            self.end(request, "abort", RequestError(502, "covered_less_than_reserved", message))
+        wanted = {name: prompt} | self.others.receive(request, xfer, None if trusting else covered)
+        short = {pool: count for pool, count in wanted.items() if covered.get(pool, 0) < count}
+        refused = [
+            pool
+            for pool, count in short.items()
+            if self.checks.failed(COVERED_COUNT, request.req, expected=count, found=covered.get(pool, 0), pool=pool)
+        ]
+        if refused:
+            pool = refused[0]
+            where = "" if pool == name else f" in pool {pool}"
+            words = f"prefill covered {covered.get(pool, 0)} of {wanted[pool]} prompt tokens{where}; nothing was read"
+            self._fail_transfer(request, RequestError(502, "covered_less_than_reserved", words))
+            return
+        if self.others and not self._accept(request):
             return
         self.row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
         self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
+        self.others.bind(request)
         request.move(RequestStatus.RUNNING)
         self.row(request, "first_token")
         self._running[request.req] = request
         self._leave(request, first_token)
+
+    def _accept(self, request: Request) -> bool:
+        """Read the handoff metadata; False where it is not the request's, which then ends."""
+        check, enforced = self.checks.mode(PAGE_TAG) is not CheckMode.OFF, False
+        for wrong in self.others.accept(request, self.runs.next_step(), check):
+            enforced = self.checks.failed(
+                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=wrong.pool, page=wrong.page
+            )
+        if enforced:
+            words = "the handoff metadata is not this request's; nothing was read"
+            self._fail_transfer(request, RequestError(500, "page_tag_mismatch", words))
+        return not enforced
 
     def _decode(self, batch: list[Request]) -> None:
         """One pass over the running batch."""
@@ -226,7 +279,7 @@ class DecodeEngine(Role):
                 continue
             if check:
                 self._checked[request.req] = self._checked.get(request.req, 0) + len(request.pages) * run.passes
-            self._free_early(request)
+            self.releases.free_early(request)
             self._leave(request, result.token, run.passes)
 
     def _passes(self, request: Request) -> int:
@@ -244,16 +297,18 @@ class DecodeEngine(Role):
             if not self._make_room(request):
                 return None
             page, tag = self.pool.append(request.req, index)
+            self.others.grow(request, index)
             if len(request.pages) < request.final_pages:
                 self._promised -= 1
             request.pages = np.append(request.pages, np.int32(page))
             request.tags = np.append(request.tags, np.int64(tag))
-        return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags)
+        others = self.others.reads(request, position) if self.others else ()
+        return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags, others)
 
     def _make_room(self, request: Request) -> bool:
         """A free page for a request that grows: another request is retracted for it, the last to have started, or
         else it is itself; False where it runs no more."""
-        while self.pool.free_pages == 0:
+        while self.pool.free_pages == 0 or not self.others.can_grow(request, len(request.pages)):
             others = [other for other in self._running.values() if other is not request]
             victim = others[-1] if others else request
             if self.retraction is None or not self.retraction.retract(victim):
@@ -267,10 +322,11 @@ class DecodeEngine(Role):
     def let_go(self, request: Request, cause: str) -> None:
         """A request reads its pages no more, and they go back."""
         del self._running[request.req]
-        self._grows_no_more(request)
-        for tag, pages in self._by_tag(request):
+        self.grows_no_more(request)
+        for tag, pages in table_runs(request):
             self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)
-        self._free(request, cause)
+        self.others.unbind(request, cause)
+        self.releases.free(request, cause)
 
     def take_up(self, request: Request) -> None:
         """A request whose KV is there again runs on."""
@@ -288,6 +344,7 @@ class DecodeEngine(Role):
                 "write", self.pool.name, request.req, tag, request.pages[index : index + 1], pos=index,
                 tokens=self.pool.page_tokens, since_seq=split_tag(tag).seq,
             )  # fmt: skip
+            self.others.note_full(request, index)
 
     def _refuse(self, request: Request, result: PassResult) -> bool:
         """A pass found pages that are not the request's; True where the request ends for it."""
@@ -295,7 +352,7 @@ class DecodeEngine(Role):
         enforced = False
         for wrong in result.mismatches:
             enforced = self.checks.failed(
-                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=self.pool.name, page=wrong.page,
+                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=wrong.pool, page=wrong.page,
                 step=self.runs.steps,
             )  # fmt: skip
         if enforced:
@@ -321,96 +378,3 @@ class DecodeEngine(Role):
         self.let_go(request, cause)
         request.move(RequestStatus.FINISHED if error is None else RequestStatus.ABORTED)
         self.end(request, op, error)
-
-    def _free(self, request: Request, cause: str) -> None:
-        if cause == "abort" and self.faults.leak.strikes():
-            return
-        # In reverse, so that the free stack gives the pages back in table order.
-        for tag, pages in reversed(self._by_tag(request)):
-            kept = pages[request.freed :] if tag == int(request.tags[0]) else pages
-            if self.parts.holds.scrub:
-                self.parts.executor.scrub(kept)
-                self.pool.scrub(kept)
-            self._return(request, tag, kept, cause)
-        double = self.faults.double_free
-        if (
-            len(request.pages)
-            and cause == "finish"
-            and double.strikes()
-            and not self.checks.failed(OWNER_FREE, request.req, expected=1, found=2, pool=self.pool.name)
-        ):
-            self.pool.free_unchecked(request.req, int(request.tags[0]), request.pages[: double.pages], cause)
-
-    def _return(self, request: Request, tag: int, pages: np.ndarray, cause: str) -> None:
-        """Free pages; under the fault double-free also those that somebody else has by now."""
-        own = np.ones(len(pages), np.bool_)
-        if self.faults.double_free.on:
-            own[:] = False
-            own[np.unique(pages, return_index=True)[1]] = True  # the fault can give one request a page twice
-            own &= self.pool.owner_tags(pages) == tag
-        self.pool.free(request.req, tag, pages[own], cause)
-        if not own.all():
-            self.pool.free_unchecked(request.req, tag, pages[~own], cause)
-
-    def _free_early(self, request: Request) -> None:
-        """The fault early-free: prompt pages go while the request goes on reading them."""
-        fault = self.faults.early_free
-        if request.freed or len(request.pages) <= fault.pages or not fault.strikes():
-            return
-        pages, tag = request.pages[: fault.pages], int(request.tags[0])
-        if self.checks.failed(OWNER_FREE, request.req, expected=0, found=1, pool=self.pool.name):
-            return
-        self.runs.close()
-        self.pool.free(request.req, tag, pages, "left_window")
-        request.freed = fault.pages
-
-    def _by_tag(self, request: Request) -> list[tuple[int, np.ndarray]]:
-        """The block table as runs of one tag each."""
-        cuts = np.flatnonzero(np.diff(request.tags)) + 1
-        return [
-            (int(tags[0]), pages)
-            for tags, pages in zip(np.split(request.tags, cuts), np.split(request.pages, cuts), strict=True)
-            if len(pages)
-        ]
-
-    def _abort_transfer(self, request: Request, error: RequestError) -> None:
-        """The mover may still write: tell it, and hold the pages until it has drained (late-write: free at once)."""
-        xfer, receiver = next((x, r) for x, (held, r) in self.transfers.items() if held is request)
-        grant, tag, prefill = receiver.grant, receiver.grant.tag, self.parts.names[receiver.prefill_address]
-        self.recorder.record(
-            "transfers", "abort", xfer=xfer, room=grant.room, req=request.req, peer=prefill, status="sent", dst_tag=tag
-        )
-        self.send(prefill, receiver.prefill_address, {"kind": "abort", "xfer": xfer, "room": grant.room, "tag": tag})
-        request.error = error
-        if self.faults.late_write.strikes() and not self.checks.failed(
-            DEFERRED_RELEASE, request.req, expected=len(request.pages), found=0, pool=self.pool.name
-        ):
-            del self.transfers[xfer]
-            self._free(request, "abort")
-            request.move(RequestStatus.ABORTED)
-            self.end(request, "abort", error)
-            return
-        request.move(RequestStatus.HELD)
-        self._grows_no_more(request)
-        policy = self.parts.holds
-        deadline = self.parts.clock.now_us() + policy.timeout_us
-        own = self.pool.owner_tags(request.pages) == tag  # all, but for the fault double-free
-        self.pool.hold(request.req, tag, request.pages[own], "abort", deadline=deadline)
-        self.later(policy.timeout_us, lambda: self._hold_timeout(request, tag))
-        self.tell_end(request)
-
-    def _hold_timeout(self, request: Request, tag: int) -> None:
-        """A hold's deadline: its writer has not drained, and a timer does not prove that it will not write."""
-        if request.status is not RequestStatus.HELD:
-            return
-        if self.parts.holds.on_timeout == QUARANTINE:
-            self.pool.quarantine(request.req, tag, request.pages[self.pool.owner_tags(request.pages) == tag])
-        else:
-            self._release(request, "timeout")
-
-    def _release(self, request: Request, cause: str) -> None:
-        """A held request's mover has drained, or is waited for no more."""
-        self.transfers = {x: pair for x, pair in self.transfers.items() if pair[0] is not request}
-        self._free(request, cause)
-        request.move(RequestStatus.ABORTED)
-        self.end(request, "abort", request.error)

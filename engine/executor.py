@@ -15,6 +15,20 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class PoolWork:
+    """What a pass does in a pool beside `kv`: it writes slots [lo, hi) and reads the first `reads`, all counted from the
+    first of `pages` (int32 [n], under `tags` int64 [n]), which stands at place `first` of the request's table."""
+
+    pool: str
+    first: int
+    pages: np.ndarray
+    tags: np.ndarray
+    lo: int
+    hi: int
+    reads: int
+
+
+@dataclass(frozen=True)
 class PrefillWork:
     """A chunk of a prompt: `tokens` int32 [n] at positions start .. start+n-1; `pages` int32 and `tags` int64 cover
     [0, start+n)."""
@@ -25,6 +39,7 @@ class PrefillWork:
     start: int
     pages: np.ndarray
     tags: np.ndarray
+    others: tuple[PoolWork, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,7 @@ class DecodeWork:
     position: int
     pages: np.ndarray
     tags: np.ndarray
+    others: tuple[PoolWork, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class TagMismatch:
     index: int
     expected: int
     found: int
+    pool: str = "kv"
 
 
 @dataclass(frozen=True)

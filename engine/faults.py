@@ -231,6 +231,10 @@ class PartialState(Fault):
     ground_truth = "the component's other pages are as their previous owners left them"
     component: str = "index"
 
+    def kept(self, pages: int) -> int:
+        """How many of a component's pages are sent."""
+        return pages // 2
+
 
 @dataclass
 class SharedScope(Fault):

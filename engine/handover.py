@@ -6,7 +6,7 @@ outstanding 0 is sent only then. Faults break either, and the defences against t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.block_pool import tag_runs
+from engine.components import sent
 from engine.defences import DRAIN_COUNT, GEOMETRY, SOURCE_HOLD
 from engine.faults import EarlyAck, LateWrite, LostAck, shifted
 from engine.request import Request, RequestError, RequestStatus
@@ -43,6 +44,7 @@ class Computing:
     source_freed: bool = False
     told_drained: bool = False
     broken: set[int] = field(default_factory=set)  # chunks whose failure the fault fail-open hides
+    landed_beside: Counter[str] = field(default_factory=Counter)  # pool beside `kv` -> tokens that landed there
 
 
 class Handovers:
@@ -63,9 +65,7 @@ class Handovers:
         if faults.late_write.take(xfer, item.request.given.rid):
             self.transport.gate(xfer)
         item.batch_pages = self.transport.batch_pages(sender.grant.room, self.role.parts.pace.transfer_pages)
-        batches = sender.batches(
-            item.request.pages, item.request.tags, len(item.tokens), self.pool.page_tokens, item.batch_pages
-        )
+        batches = self._batches(item)
         if faults.fail_open.strikes():
             item.broken.add(faults.fail_open.batch_of(len(batches)))
         item.outstanding = len(batches)
@@ -79,18 +79,37 @@ class Handovers:
             self._free_source(item, "sent")
             item.source_freed = True
 
+    def _batches(self, item: Computing) -> list[WriteBatch]:
+        """Everything that a handoff writes, pool after pool; under the fault partial-state less of one."""
+        request, size, partial = item.request, self.pool.page_tokens, self.faults.partial_state
+        strikes = partial.component in (self.pool.name, *request.others) and partial.strikes()
+        whole = partial.kept(len(request.pages)) if strikes and partial.component == self.pool.name else None
+        batches = item.sender.batches(
+            request.pages[:whole], request.tags[:whole], len(item.tokens), size, item.batch_pages
+        )
+        for to, table in sent(item.sender.grant, request):
+            tokens = self.role.others.tokens_in(to.pool, table, len(item.tokens))
+            kept = partial.kept(len(table.pages)) if strikes and partial.component == to.pool else None
+            batches += item.sender.batches(
+                table.pages[:kept], table.tags[:kept], tokens, size, item.batch_pages, to, table.first, len(batches)
+            )
+        return batches
+
     def _addressed(self, item: Computing, batches: list[WriteBatch]) -> list[WriteBatch]:
         """The batches as they go out: to the pages that were granted, but for the fault shifted-pages."""
         if not self.faults.shifted_pages.strikes():
             return batches
-        limit = item.sender.grant.pool_pages
-        wrong = [batch.to(shifted(batch.dst_pages, limit)) for batch in batches]
-        outside = np.setdiff1d(np.concatenate([batch.dst_pages for batch in wrong]), item.sender.grant.pages)
-        if len(outside) and self.checks.failed(
-            GEOMETRY, item.request.req, expected=int(item.sender.grant.pages[-1]), found=int(outside[0]),
-            pool=self.pool.name, page=int(outside[0]), n=len(outside),
-        ):  # fmt: skip
-            return batches
+        grant = item.sender.grant
+        granted = {self.pool.name: (grant.pages, grant.pool_pages)}
+        granted |= {one.pool: (one.pages, one.pool_pages) for one in grant.others}
+        wrong = [batch.to(shifted(batch.dst_pages, granted[batch.pool][1])) for batch in batches]
+        for name, (pages, _) in granted.items():
+            outside = np.setdiff1d(np.array([p for b in wrong if b.pool == name for p in b.dst_pages], np.int32), pages)
+            if len(outside) and self.checks.failed(
+                GEOMETRY, item.request.req, expected=int(pages[-1]), found=int(outside[0]), pool=name,
+                page=int(outside[0]), n=len(outside),
+            ):  # fmt: skip
+                return batches
         return wrong
 
     def take_landed(self) -> bool:
@@ -100,7 +119,9 @@ class Handovers:
             batch, error = self._landed.popleft()
             item = self.items[batch.xfer]
             item.outstanding -= 1
-            if error is None:
+            if error is None and batch.pool != self.pool.name:
+                item.landed_beside[batch.pool] += int(batch.tokens.sum())
+            elif error is None:
                 item.landed_tokens += int(batch.tokens.sum())
             elif batch.chunk not in item.broken:
                 item.failed = item.failed or error
@@ -177,6 +198,8 @@ class Handovers:
                 "covered_tokens": item.landed_tokens,
                 "cached_tokens": item.cached_tokens,
             }
+            if item.request.others:
+                message["covered_beside"] = dict(item.landed_beside)
         if error is not None:
             message["error"] = error.packed()
         self.role.send(grant.decode, grant.decode_address, message)
@@ -200,11 +223,13 @@ class Handovers:
                 self.role.parts.executor.scrub(pages)
                 self.pool.scrub(pages)
             self.pool.free(request.req, tag, pages, cause)
+        self.role.others.unbind(request, cause)
+        self.role.others.free(request, cause, self.role.parts.holds.scrub)
 
     def _callbacks(self, item: Computing, batch: WriteBatch) -> Callbacks:
         columns = {
             "xfer": batch.xfer, "room": batch.room, "req": item.request.req, "dir": "push", "chunk": batch.chunk,
-            "peer": batch.dst, "src_pool": self.pool.name, "dst_pool": self.pool.name,
+            "peer": batch.dst, "src_pool": batch.pool, "dst_pool": batch.pool,
             "src_tag": batch.src_tag, "dst_tag": batch.dst_tag, "n": len(batch.src_pages),
             "pos": batch.pos,
         }  # fmt: skip

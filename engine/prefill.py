@@ -10,12 +10,14 @@ from collections import deque
 
 import numpy as np
 
+from engine import components
 from engine.block_pool import tag_runs
 from engine.bootstrap_queue import PrefillBootstrapQueue
 from engine.defences import ADMISSION_GATE, COMPUTE_ORDER, PAGE_TAG, ROOM_UNIQUE
 from engine.executor import PrefillWork
 from engine.handover import Computing, Handovers
 from engine.integrity import CheckMode
+from engine.ledger.tag import split_tag
 from engine.request import Request, RequestError, RequestStatus
 from engine.role import Parts, Role
 from engine.transfer import Grant, KVPoll, KVSender
@@ -79,6 +81,17 @@ class PrefillEngine(Role):
             request.move(RequestStatus.ABORTED)
             self.end(request, "abort", error)
 
+    def peer_reborn(self, peer: str, epoch: int) -> None:
+        """See `Role`. What was granted by the former life is not written any more."""
+        for grant in self.queue.of_peer(peer):
+            if split_tag(grant.tag).epoch < epoch:
+                self.queue.take_grant(grant.room, grant)
+                self.queue.refuse(grant.room, RequestError(502, "worker_lost", "the decode worker went away"))
+        for item in [*self._waiting, *self._computing.values()]:
+            grant = item.sender.grant
+            if grant.decode == peer and split_tag(grant.tag).epoch < epoch and not item.sender.aborted:
+                self._abort(item)
+
     def release_writes(self) -> None:
         """See `Role`."""
         self.transport.ungate()
@@ -107,6 +120,7 @@ class PrefillEngine(Role):
         grant = Grant(
             message["xfer"], message["room"], message["rid"], message["tag"], np.array(message["pages"], np.int32),
             message["from"], message["at"], message["memory"].get("pages", 0),
+            components.granted(message.get("others", ())),
         )  # fmt: skip
         problem = self._connect(message)
         refused = self.queue.refused.pop(grant.room, None)
@@ -174,15 +188,20 @@ class PrefillEngine(Role):
     def _reserve(self, item: Computing) -> bool:
         """Give a request its table, its head from the cache where there is one; False where pages are too few."""
         request, tokens = item.request, len(item.tokens)
+        if not self.others.fit(tokens):
+            return False
         if self.prefix is None:
             if self.pool.free_pages < self.pool.pages_for(tokens):
                 return False
             request.pages, tag = self.pool.reserve(request.req, self.pool.pages_for(tokens))
             request.tags = np.full(len(request.pages), tag, np.int64)
-            return True
-        cached = self.prefix.take(request, tokens, whole=tokens == request.prompt_tokens)
-        item.done = item.cached_tokens = request.cached_tokens = cached or 0
-        return cached is not None
+        else:
+            cached = self.prefix.take(request, tokens, whole=tokens == request.prompt_tokens)
+            if cached is None:
+                return False
+            item.done = item.cached_tokens = request.cached_tokens = cached
+        self.others.reserve(request, tokens)
+        return True
 
     def _compute(self, batch: list[tuple[Computing, int]]) -> None:
         """One pass over the chunks, and its rows: writes, binds, the steps run, first tokens."""
@@ -205,6 +224,8 @@ class PrefillEngine(Role):
             if item.done == item.cached_tokens:
                 self._bind_cached(item)
             self.recorder.pages("bind", self.pool.name, item.request.req, tag, pages, **columns)
+            if self.others:
+                self.others.computed(item.request, *self._span(item, count), since_seq=written[-1])
             item.done += count
         self.runs.note(
             "prefill", tuple(work.req for work in works), since, start, end, sum(count for _, count in batch)
@@ -215,7 +236,7 @@ class PrefillEngine(Role):
                 worst = result.mismatches[0]
                 message = f"page {worst.page} does not hold this request's content"
                 if self.checks.failed(
-                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, pool=self.pool.name,
+                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, pool=worst.pool,
                     page=worst.page, step=self.runs.steps, n=len(result.mismatches),
                 ):  # fmt: skip
                     item.failed = message
@@ -254,7 +275,15 @@ class PrefillEngine(Role):
         return PrefillWork(
             item.request.req, item.request.stamp, np.asarray(item.tokens[item.done : item.done + count], np.int32), item.done,
             item.request.pages[:covered], item.request.tags[:covered],
+            self.others.works(item.request, *self._span(item, count)) if self.others else (),
         )  # fmt: skip
+
+    @staticmethod
+    def _span(item: Computing, count: int) -> tuple[int, int, bool]:
+        """Tokens [start, stop) that a pass computes beside `kv`, and whether it is the last: a cache has `kv` alone, so
+        the first pass makes up for what it skips there."""
+        start, stop = item.done if item.done > item.cached_tokens else 0, item.done + count
+        return start, stop, stop == len(item.tokens)
 
     def _on_abort(self, message: Message) -> None:
         """Decode gave up: drop what is not posted, and tell it when nothing is outstanding."""
@@ -266,6 +295,10 @@ class PrefillEngine(Role):
         if item is None:
             self._abort_before_start(xfer, room, message)
             return
+        self._abort(item)
+
+    def _abort(self, item: Computing) -> None:
+        """Drop what is left of a handoff, and say when nothing of it is outstanding."""
         item.sender.aborted = True
         if item in self._waiting:
             self._waiting.remove(item)
@@ -286,3 +319,8 @@ class PrefillEngine(Role):
             self.queue.take_grant(room, grant)
             self.queue.refuse(room, RequestError(499, "aborted", "aborted by decode"))
             self.handovers.ack(KVSender(grant), 0, "aborted")
+        else:
+            # Over already, or asked of a former life of this worker, whose writes ended with it.
+            nothing = np.zeros(0, np.int32)
+            unknown = Grant(xfer, room, "", message["tag"], nothing, message["from"], message["at"])
+            self.handovers.ack(KVSender(unknown), 0, "aborted")

@@ -94,6 +94,19 @@ class GenerateRequest:
 
 
 @dataclass
+class PageTable:
+    """A request's pages of a pool beside `kv`: `pages` int32 [n] under `tags` int64 [n], from place `first` of its table
+    on. The first `bound` of them are attended to; by `promised` more it may still grow."""
+
+    pool: str
+    first: int
+    pages: np.ndarray
+    tags: np.ndarray
+    bound: int = 0
+    promised: int = 0
+
+
+@dataclass
 class Request:
     """One request on one worker. `pages` int32 and `tags` int64 are its block table."""
 
@@ -111,6 +124,7 @@ class Request:
     final_pages: int = 0  # of its table on decode when its answer is whole
     freed: int = 0  # pages at the head of its table that a fault has already freed
     told: bool = False  # whether the client has heard of its end
+    others: dict[str, PageTable] = field(default_factory=dict)  # pool -> its pages there, of pools beside `kv`
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.given.tokens)

@@ -19,6 +19,7 @@ from typing import Any
 from engine.block_pool import QUARANTINE, BlockPool, PoolAudit
 from engine.cached_prefix import CachedPrefix
 from engine.clock import Clock
+from engine.components import Components
 from engine.defences import OWNER_AUDIT, ROOM_UNIQUE, Checks, Limits
 from engine.executor import Executor
 from engine.faults import Faults
@@ -101,6 +102,7 @@ class Parts:
     holds: HoldPolicy = HoldPolicy()
     prefix: CachedPrefix | None = None
     host: BlockPool | None = None  # where decode puts the KV of requests that it retracts
+    others: Components | None = None  # pools beside `kv`
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Role(ABC):
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.recorder, self.pool, self.checks, self.faults = parts.recorder, parts.pool, parts.checks, parts.faults
+        self.others = parts.others or Components(parts.recorder)
         self.requests: dict[int, Request] = {}
         self.runs = StepRuns(parts.recorder, parts.pace.max_run_us)
         self.peers = Peers(
@@ -200,6 +203,10 @@ class Role(ABC):
     @abstractmethod
     def handle(self, message: Message) -> None:
         """Act on a peer's message."""
+
+    @abstractmethod
+    def peer_reborn(self, peer: str, epoch: int) -> None:
+        """A peer has begun a new life: nothing that its former one was asked for will come."""
 
     @abstractmethod
     def admit(self, request: Request) -> None:
@@ -299,6 +306,7 @@ class Role(ABC):
             self.give_up(request, RequestError(499, "aborted", reason))
 
     def _hear(self, message: Message) -> None:
+        before = self.peers.known.get(message["from"])
         beat = self.peers.hear(message)
         view = self.peers.known[beat.peer]
         now = self.parts.clock.now_us()
@@ -306,6 +314,8 @@ class Role(ABC):
         if beat.offset_us is not None and now - view.beat_t >= self.parts.pace.beat_busy_us:
             view.beat_t = now
             self.recorder.heartbeat(beat.peer, beat.epoch, beat.seq, beat.offset_us, beat.error_us)
+        if before is not None and before.epoch < beat.epoch:
+            self.peer_reborn(beat.peer, beat.epoch)
         if message["kind"] != "beat":
             self.handle(message)
         self.heard[message["kind"]] += 1

@@ -42,6 +42,7 @@ class WriteBatch:
     tokens: np.ndarray
     src_tag: int = 0
     pos: int = 0  # of the first page in the request's table
+    pool: str = "kv"  # on both sides
 
     def to(self, dst_pages: np.ndarray) -> WriteBatch:
         """The same batch to other pages."""

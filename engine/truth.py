@@ -109,6 +109,11 @@ class StampReader:
         return table[: -(-kv_tokens // self._pool.geometry.page_tokens)]
 
 
+KV = "kv"
+Place = tuple[str, int | str]
+"""(worker, page) in the pool `kv`; (worker, "pool/page") in another."""
+
+
 @dataclass
 class TruthResponse:
     """The truth about one request: contaminated if a pass found another's stamp and a token left at or after it."""
@@ -118,8 +123,8 @@ class TruthResponse:
     undecided: bool = False  # not contaminated but for a torn page, perhaps
     unwritten: bool = False  # a pass read slots that nobody had written, and a token left
     misplaced: bool = False  # a pass read its own content in a wrong place, and a token left: in simulation only
-    donors: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # rid -> (worker, page)
-    perhaps: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
+    donors: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # by rid
+    perhaps: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
     wrong_meaning: set[str] = field(
         default_factory=set
     )  # rids whose KV it used: right tokens, another adapter or the like
@@ -163,16 +168,17 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
     response.undecided |= bool(torn) and not response.contaminated
     response.misplaced |= bool(set(row.get("misplaced", ())) - torn)
     for page, stamps in row["foreign"].items():
+        place = worker, (int(page) if row.get("pool", KV) == KV else f"{row['pool']}/{page}")
         if int(page) in torn:
             for stamp in filter(None, stamps):
-                response.perhaps[rids[stamp]].add((worker, int(page)))
+                response.perhaps[rids[stamp]].add(place)
             continue
         response.unwritten |= 0 in stamps
         for stamp in filter(None, stamps):
             if not response.contaminated:
                 response.contaminated, response.undecided = True, False
                 response.first_worker, response.first_step = worker, row["step"]
-            response.donors[rids[stamp]].add((worker, int(page)))
+            response.donors[rids[stamp]].add(place)
 
 
 def _take_borrowed(response: TruthResponse, row: dict[str, Any], people: dict[int, dict[str, Any]]) -> None:

@@ -42,15 +42,15 @@ class Sealed:
     torn_at: int | None
 
 
-def seal_stream(directory: Path, stream: Path, through: int) -> Sealed:
+def seal_stream(directory: Path, stream: Path, through: int, durable: bool = True) -> Sealed:
     """Seal every row of `stream`, whose writer committed them through seq `through`. The stream itself stays."""
     content = read_stream(stream)
     whole = content.problem is None and content.committed_seq >= through
-    lines = seal_batches(directory, content) if content.header else []
+    lines = seal_batches(directory, content, durable) if content.header else []
     return Sealed(tuple(lines), None if whole else content.committed_bytes)
 
 
-def let_go(stream: Path, torn_at: int | None) -> None:
+def let_go(stream: Path, torn_at: int | None, durable: bool = True) -> None:
     """Remove a sealed stream; one that is torn is set aside as evidence instead (`*.torn`, reported by the reader)."""
     if torn_at is None:
         stream.unlink()
@@ -59,10 +59,11 @@ def let_go(stream: Path, torn_at: int | None) -> None:
         while (aside := stream.with_suffix(f".{number}.torn")).exists():
             number += 1
         stream.rename(aside)
-    sync_directory(stream.parent)
+    if durable:
+        sync_directory(stream.parent)
 
 
-def seal_batches(directory: Path, content: StreamContent) -> list[SegmentLine]:
+def seal_batches(directory: Path, content: StreamContent, durable: bool = True) -> list[SegmentLine]:
     """Write the rows of `content` as segments (one per table and day) and list them in the manifest."""
     header = content.header
     sealed_through = _sealed_through(directory, header["worker"], header["epoch"])
@@ -74,10 +75,11 @@ def seal_batches(directory: Path, content: StreamContent) -> list[SegmentLine]:
             continue
         rows = pa.Table.from_batches(batches, TABLES[table])
         for day, of_day in _by_day(rows):
-            part = of_day.filter(pc.greater(of_day["seq"], sealed_through.get((table, day), 0)))
+            through = sealed_through.get((table, day))
+            part = of_day if through is None else of_day.filter(pc.greater(of_day["seq"], through))
             if part.num_rows:
-                segments.append(_write_segment(directory, table, day, part, header, ends))
-    append_lines(directory, header["worker"], segments)
+                segments.append(_write_segment(directory, table, day, part, header, ends, durable))
+    append_lines(directory, header["worker"], segments, durable)
     return segments
 
 
@@ -135,14 +137,15 @@ def _by_day(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     """Rows split by their UTC day, arrival order kept."""
     days = pc.divide(rows["t"].cast(pa.int64()), MICROS_PER_DAY)
     found = []
-    for day in sorted(pc.unique(days).to_pylist()):
+    present = sorted(pc.unique(days).to_pylist())
+    for day in present:
         name = datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d")
-        found.append((name, rows.filter(pc.equal(days, day))))
+        found.append((name, rows.filter(pc.equal(days, day)) if len(present) > 1 else rows))
     return found
 
 
 def _write_segment(
-    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, Any], ends: dict[str, int]
+    directory: Path, table: str, day: str, rows: pa.Table, header: dict[str, Any], ends: dict[str, int], durable: bool
 ) -> SegmentLine:
     worker, epoch, ordinal = header["worker"], header["epoch"], header["ordinal"]
     first, last = rows["seq"][0].as_py(), rows["seq"][-1].as_py()
@@ -156,10 +159,12 @@ def _write_segment(
         data_page_size=8 << 20, **_encodings(rows.schema),
     )  # fmt: skip
     with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     os.rename(temporary, path)
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
     return SegmentLine(
         path=str(path.relative_to(directory)), sha256=digest, table=table, worker=worker, epoch=epoch, ordinal=ordinal,
         first_seq=first, last_seq=last, rows=rows.num_rows, schema_version=SCHEMA_VERSION,

@@ -7,25 +7,23 @@ the allocator's list; on any difference it holds the full list. A row that fits 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from engine.ledger.columns import record_batch
 from engine.ledger.digest import key_digest
 from engine.ledger.fingerprint import fingerprints
-from engine.ledger.schema import TABLES
+from engine.ledger.forms import Form, RecordedRow
 from engine.ledger.tag import split_tag
 
 REMEMBERED_PAGES = 1 << 22
 """Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
 
 FINGERPRINTED_AT_ONCE = 1 << 14
-
-RecordedRow = tuple[str, str, int, int, int, dict[str, Any]]
-"""(table, op, seq, prev, t us, columns) as the hot path left it."""
+ALLOCATORS = frozenset({"reserve", "append"})
 
 _NOT_ENCODABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -51,78 +49,64 @@ class Encoder:
     def encode(self, rows: list[RecordedRow]) -> EncodedRows:
         """One batch per table that has rows, rows in the order given (at least one)."""
         by_table: dict[str, list[RecordedRow]] = {}
-        references: list[tuple[dict[str, Any], np.ndarray]] = []
         for row in rows:
-            by_table.setdefault(row[0], []).append(row)
-            columns = row[5]
-            if row[0] == "pages" and columns.get("pages") is not None:
-                self._place(row[1], columns, references)
-        _write_references(references)
+            table = row[0].table
+            if table in by_table:
+                by_table[table].append(row)
+            else:
+                by_table[table] = [row]
         batches: list[tuple[str, pa.RecordBatch]] = []
         refused: list[str] = []
         for table, its_rows in by_table.items():
-            batch, why = self._batch_of_fitting(table, its_rows)
+            batch, why = self._batch_of_fitting(table, self._placed(its_rows) if table == "pages" else its_rows)
             refused += why
             if batch.num_rows:
                 batches.append((table, batch))
-        return EncodedRows(tuple(batches), rows[-1][2], tuple(refused))
+        return EncodedRows(tuple(batches), rows[-1][1], tuple(refused))
 
-    def _place(self, op: str, columns: dict[str, Any], references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
-        """Remember the list of a reserve; find any other list in its reserve's."""
-        pages, tag = columns["pages"], columns.get("tag")
-        columns["n"] = len(pages)
-        if tag is None:
-            return
-        if op in ("reserve", "append"):
-            self._lists[tag] = pages
-            self._remembered += len(pages)
-            while self._remembered > REMEMBERED_PAGES and len(self._lists) > 1:
-                self._remembered -= len(self._lists.popitem(last=False)[1])
-            return
-        offset = _offset_of(pages, self._lists.get(tag))
-        if offset is not None:
-            columns["pages"] = None
-            columns["ref_seq"], columns["ref_off"] = split_tag(tag).seq, offset
-            references.append((columns, pages))
+    def _placed(self, rows: list[RecordedRow]) -> list[RecordedRow]:
+        """Rows of `pages` with the length of their lists, and with a reference to their reserve's in place of them."""
+        placed: list[RecordedRow] = []
+        referring: list[tuple[int, int, int, np.ndarray]] = []  # place in `placed`, offset, tag, pages
+        for row in rows:
+            form: Form = row[0]
+            pages = row[form.pages] if form.pages is not None else None
+            if pages is None:
+                placed.append(row)
+                continue
+            tag = row[form.tag] if form.tag is not None else None
+            if tag is not None and form.op in ALLOCATORS:
+                self._remember(tag, pages)
+            elif tag is not None and (offset := _offset_of(pages, self._lists.get(tag))) is not None:
+                referring.append((len(placed), offset, tag, pages))
+                placed.append(row)
+                continue
+            placed.append((form.with_length(), *row[1:], len(pages)))
+        for (place, offset, tag, pages), value in zip(referring, _fingerprints(referring), strict=True):
+            row, at = placed[place], placed[place][0].pages
+            form = row[0].with_reference()
+            placed[place] = (form, *row[1:at], None, *row[at + 1 :], len(pages), split_tag(tag).seq, offset, value)
+        return placed
+
+    def _remember(self, tag: int, pages: np.ndarray) -> None:
+        self._lists[tag] = pages
+        self._remembered += len(pages)
+        while self._remembered > REMEMBERED_PAGES and len(self._lists) > 1:
+            self._remembered -= len(self._lists.popitem(last=False)[1])
 
     def _batch_of_fitting(self, table: str, rows: list[RecordedRow]) -> tuple[pa.RecordBatch, list[str]]:
         """The batch; where it cannot be built, the batch of those rows that can, each tried alone."""
         try:
-            return self._batch(table, rows), []
+            return record_batch(table, rows, self._epoch, self._keyed), []
         except _NOT_ENCODABLE:
             fitting, refused = [], []
             for row in rows:
                 try:
-                    self._batch(table, [row])
+                    record_batch(table, [row], self._epoch, self._keyed)
                     fitting.append(row)
                 except _NOT_ENCODABLE as error:
-                    refused.append(f"{table}/{row[1]} at seq {row[2]}: {error}")
-            return self._batch(table, fitting), refused
-
-    def _batch(self, table: str, rows: list[RecordedRow]) -> pa.RecordBatch:
-        schema = TABLES[table]
-        given = [row[5] for row in rows]
-        present: set[str] = set().union(*given)
-        common: dict[str, list[Any]] = {
-            "epoch": [self._epoch] * len(rows),
-            "op": [row[1] for row in rows],
-            "seq": [row[2] for row in rows],
-            "prev": [row[3] for row in rows],
-            "t": [row[4] for row in rows],
-        }
-        arrays = []
-        for field in schema:
-            if field.name in common:
-                values = common[field.name]
-            elif field.name in present:
-                values = [columns.get(field.name) for columns in given]
-                if field.name == "digests":
-                    values = [self._keyed(value) for value in values]
-            else:
-                arrays.append(pa.nulls(len(rows), field.type))
-                continue
-            arrays.append(pa.array(values, field.type))
-        return pa.record_batch(arrays, schema=schema)
+                    refused.append(f"{table}/{row[0].op} at seq {row[1]}: {error}")
+            return record_batch(table, fitting, self._epoch, self._keyed), refused
 
     def _keyed(self, digests: Iterable[int] | None) -> list[int] | None:
         return None if digests is None else [key_digest(self._digest_key, int(value)) for value in digests]
@@ -132,6 +116,8 @@ def _offset_of(pages: np.ndarray, reserved: np.ndarray | None) -> int | None:
     """Where `pages` stands as a slice of `reserved`; None where it does not, or where the start is ambiguous."""
     if reserved is None or not len(pages) or not len(reserved):
         return None
+    if pages is reserved:
+        return 0
     offset = 0
     if reserved[0] != pages[0]:
         starts = np.flatnonzero(reserved == pages[0])
@@ -141,17 +127,15 @@ def _offset_of(pages: np.ndarray, reserved: np.ndarray | None) -> int | None:
     return offset if reserved[offset : offset + len(pages)].tobytes() == pages.tobytes() else None
 
 
-def _write_references(references: list[tuple[dict[str, Any], np.ndarray]]) -> None:
-    """Fill in the fingerprints, in runs that stay in the cache."""
+def _fingerprints(lists: Sequence[tuple[int, int, int, np.ndarray]]) -> Iterator[int]:
+    """Of (place, offset, tag, pages) each, computed in runs that stay in the cache."""
     start = 0
-    while start < len(references):
+    while start < len(lists):
         end, pages = start, 0
-        while end < len(references) and pages < FINGERPRINTED_AT_ONCE:
-            pages += len(references[end][1])
+        while end < len(lists) and pages < FINGERPRINTED_AT_ONCE:
+            pages += len(lists[end][3])
             end += 1
-        run, start = references[start:end], end
-        lengths = np.array([len(its_pages) for _, its_pages in run])
-        tags = np.array([columns["tag"] for columns, _ in run], np.int64)
-        values = fingerprints(np.concatenate([its_pages for _, its_pages in run]), lengths, tags)
-        for (columns, _), value in zip(run, values.tolist(), strict=True):
-            columns["fingerprint"] = value
+        run, start = lists[start:end], end
+        lengths = np.array([len(one[3]) for one in run])
+        tags = np.array([one[2] for one in run], np.int64)
+        yield from fingerprints(np.concatenate([one[3] for one in run]), lengths, tags).tolist()

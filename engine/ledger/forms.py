@@ -13,34 +13,20 @@ import numpy as np
 from engine.ledger.schema import OPS, POOL_TABLES, TABLES
 
 INT32 = np.dtype(np.int32)
-HEAD = 4
-"""Places in a recorded row before its first column."""
+HEAD = ("form", "seq", "prev", "t")
+"""What stands in a recorded row before its columns."""
 
 RecordedRow = tuple[Any, ...]
 """(form, seq, prev, t us, value of each of the form's columns) as the hot path left it."""
 
 _COLUMNS = {table: frozenset(schema.names) - {"epoch", "seq", "prev", "op"} for table, schema in TABLES.items()}
 _PAGE_LISTS = {"pages": ("pages",), "transfers": ("src_pages", "dst_pages"), "cache": ("pages",)}
+_LENGTH = ("n",)
 _REFERENCE = ("n", "ref_seq", "ref_off", "fingerprint")
 
 
 class Form:
     """Columns of a table and op, by place. Raises TypeError where the schema has no such thing."""
-
-    __slots__ = (
-        "columns",
-        "counted",
-        "listed",
-        "lists",
-        "op",
-        "pages",
-        "places",
-        "pooled",
-        "referring",
-        "table",
-        "tag",
-        "timed",
-    )
 
     def __init__(self, table: str, op: str, given: Iterable[str]) -> None:
         names = tuple(given)
@@ -48,26 +34,25 @@ class Form:
         self.table, self.op = table, op
         self.timed = "t" in names
         self.columns = tuple(name for name in names if name != "t")
-        self.places = {name: HEAD + place for place, name in enumerate(self.columns)}
+        self.places = {name: place for place, name in enumerate((*HEAD, *self.columns))}
         self.lists = tuple(name for name in _PAGE_LISTS.get(table, ()) if name in names)
         self.pooled = table in POOL_TABLES
         self.counted = table == "pages"
         self.pages = self.places.get("pages") if self.counted else None
         self.tag = self.places.get("tag")
-        self.listed: Form | None = None
-        self.referring: Form | None = None
+        self._with: dict[tuple[str, ...], Form] = {}
 
     def with_length(self) -> Form:
         """Rows of this form with the length of their list behind."""
-        if self.listed is None:
-            self.listed = Form(self.table, self.op, (*self.columns, "n"))
-        return self.listed
+        return self._with.get(_LENGTH) or self._and(_LENGTH)
 
     def with_reference(self) -> Form:
-        """Rows of this form with a reference behind."""
-        if self.referring is None:
-            self.referring = Form(self.table, self.op, (*self.columns, *_REFERENCE))
-        return self.referring
+        """Rows of this form with length and reference behind."""
+        return self._with.get(_REFERENCE) or self._and(_REFERENCE)
+
+    def _and(self, more: tuple[str, ...]) -> Form:
+        form = self._with[more] = Form(self.table, self.op, (*self.columns, *more))
+        return form
 
 
 def _check(table: str, op: str, names: tuple[str, ...]) -> None:

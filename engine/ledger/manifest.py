@@ -62,8 +62,8 @@ def manifest_path(directory: Path, worker: str) -> Path:
     return directory / "manifest" / f"{worker}.jsonl"
 
 
-def append_lines(directory: Path, worker: str, segments: list[SegmentLine]) -> None:
-    """Append lines, chained to what is there, fsynced. Raises OSError; no part of a line stays then."""
+def append_lines(directory: Path, worker: str, segments: list[SegmentLine], durable: bool = True) -> None:
+    """Append lines, chained to what is there, fsynced (`durable`). Raises OSError; no part of a line stays then."""
     path = manifest_path(directory, worker)
     path.parent.mkdir(parents=True, exist_ok=True)
     existing = path.read_bytes() if path.exists() else b""
@@ -83,11 +83,13 @@ def append_lines(directory: Path, worker: str, segments: list[SegmentLine]) -> N
             view = memoryview(text)
             while view:
                 view = view[file.write(view) or 0 :]
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         except OSError:
             file.truncate(len(whole))
             raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def read_manifest(path: Path) -> ManifestContent:

@@ -8,7 +8,7 @@ blocks on the disk and no fault of the disk is raised into the engine: `problem`
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,15 @@ from typing import Any
 import numpy as np
 
 from engine.ledger.compactor import let_go, seal_stream
-from engine.ledger.encode import EncodedRows, Encoder, RecordedRow
+from engine.ledger.encode import EncodedRows, Encoder
 from engine.ledger.epochs import check_worker_name, take_epoch
-from engine.ledger.schema import OPS, POOL_TABLES, SCHEMA_VERSION, TABLES
+from engine.ledger.forms import Form, RecordedRow, kept
+from engine.ledger.schema import SCHEMA_VERSION
 from engine.ledger.stream import StreamWriter
 from engine.ledger.tag import make_tag
 
 COUNTED_REQUESTS = 1 << 16
 """Bound on the requests whose `pages` rows are counted; the oldest is forgotten first."""
-
-_COLUMNS = {table: frozenset(schema.names) - {"epoch", "seq", "prev", "op"} for table, schema in TABLES.items()}
-_OPS = {table: frozenset(ops) for table, ops in OPS.items()}
-_PAGE_LISTS = {"pages": ("pages",), "transfers": ("src_pages", "dst_pages"), "cache": ("pages",)}
 
 
 class Recorder:
@@ -35,7 +32,8 @@ class Recorder:
 
     `now_us` gives microseconds UTC. `fsync_ms` bounds what a crash of the machine loses. `ring_rows` bounds what may
     wait for the drain. With `threaded=False` nothing runs beside the caller: rows are drained by `flush`, `close` and
-    whenever an eighth of the ring is full, so the same calls give the same bytes.
+    whenever an eighth of the ring is full, so the same calls give the same bytes. With `durable=False` nothing is
+    fsynced: for a record that can be made again.
     """
 
     def __init__(
@@ -50,24 +48,27 @@ class Recorder:
         ring_rows: int = 65536,
         threaded: bool = True,
         rotate_bytes: int = 64 << 20,
+        durable: bool = True,
     ) -> None:
         self.directory, self.worker, self.ordinal = Path(directory), check_worker_name(worker), ordinal
-        self.epoch = take_epoch(self.directory, worker)
+        self.epoch = take_epoch(self.directory, worker, durable)
         self.lock = threading.RLock()
         """Held round "change and record" where another thread records too."""
         self.problem: str | None = None
         """Why rows are not reaching the disk, or the last row that fitted no schema; None = all is well."""
         self._now_us, self._fsync_ms, self._ring_rows, self._rotate_bytes = now_us, fsync_ms, ring_rows, rotate_bytes
+        self._durable = durable
         self._ring: deque[RecordedRow] = deque()
         self._wake_rows = max(1, ring_rows // 8)
         self._seq = self._committed = self._lost = self._refused = 0
-        self._chains: dict[tuple[str, str | None], int] = {}
+        self._forms: dict[tuple[str, ...], Form] = {}
+        self._chains: defaultdict[str, dict[str | None, int]] = defaultdict(dict)  # table -> pool -> last seq
         self._page_rows: OrderedDict[int, int] = OrderedDict()
         self._waiting: EncodedRows | None = None  # encoded, not yet safely in the stream
         self._encoder = Encoder(self.epoch, digest_key)
         self._drain_lock = threading.RLock()
         (self.directory / "wal").mkdir(parents=True, exist_ok=True)
-        self._stream = StreamWriter(self.directory / "wal" / f"{worker}-{self.epoch}.wal", self._header())
+        self._stream = self._new_stream(self.directory / "wal" / f"{worker}-{self.epoch}.wal")
         self._rotate_at = rotate_bytes
         self._closed = self._stopping = False
         self._wake = threading.Event()
@@ -86,11 +87,12 @@ class Recorder:
 
         `t` (us) is given only where the row tells of something that began earlier, as a run of steps does.
         """
-        for name in _PAGE_LISTS.get(table, ()):
-            if columns.get(name) is not None:
-                columns[name] = np.array(columns[name], np.int32)  # a copy: the caller's array lives on
+        form = self._forms.get((table, op, *columns)) or self._form(table, op, columns)
+        for name in form.lists:
+            if columns[name] is not None:
+                columns[name] = kept(columns[name])
         with self.lock:
-            return self._take(table, op, columns)
+            return self._take(form, columns)
 
     def reserve(self, pool: str, req: int, pages: np.ndarray, *, pos: int = 0, **columns: Any) -> int:
         """Record that `pages` (int32 [n]) now belong to `req`; returns their new tag."""
@@ -102,9 +104,7 @@ class Recorder:
 
     def pages(self, op: str, pool: str, req: int, tag: int, pages: np.ndarray, **columns: Any) -> int:
         """Record `op` on `pages`, the array that was really used, under `tag`. Returns the seq."""
-        used = np.array(pages, np.int32)
-        with self.lock:
-            return self._take("pages", op, {"pool": pool, "req": req, "tag": tag, "pages": used, **columns})
+        return self.record("pages", op, pool=pool, req=req, tag=tag, pages=pages, **columns)
 
     def page_rows(self, req: int) -> int:
         """How many `pages` rows `req` has had so far."""
@@ -140,10 +140,13 @@ class Recorder:
         self._drain()
         with self.lock:
             self._tell_loss()
-            chains = {**self._chains, ("workers", None): self._seq + 1}
-            ordered = sorted(chains.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-            names = [table if pool is None else f"{table}/{pool}" for (table, pool), _ in ordered]
-            self._queue("workers", "close", {"chains": names, "chain_seqs": [seq for _, seq in ordered]})
+            own = {**self._chains["workers"], None: self._seq + 1}
+            ends = [
+                (table if pool is None else f"{table}/{pool}", seq)
+                for table, pools in sorted({**self._chains, "workers": own}.items())
+                for pool, seq in sorted(pools.items(), key=lambda end: end[0] or "")
+            ]
+            self._queue_own("close", chains=[name for name, _ in ends], chain_seqs=[seq for _, seq in ends])
             self._closed = True
         self._drain()
         with self._drain_lock:
@@ -158,6 +161,9 @@ class Recorder:
             self._ring.clear()
             self._stream.close()
 
+    def _new_stream(self, path: Path) -> StreamWriter:
+        return StreamWriter(path, self._header(), self._durable)
+
     def _header(self) -> dict[str, Any]:
         return {
             "worker": self.worker, "epoch": self.epoch, "ordinal": self.ordinal, "schema_version": SCHEMA_VERSION,
@@ -165,25 +171,29 @@ class Recorder:
         }  # fmt: skip
 
     def _allocate(self, op: str, pool: str, req: int, pages: np.ndarray, pos: int, columns: dict[str, Any]) -> int:
-        owned = np.array(pages, np.int32)
         with self.lock:
             tag = make_tag(self.ordinal, self.epoch, self._seq + 1)
-            self._take("pages", op, {"pool": pool, "req": req, "tag": tag, "pages": owned, "pos": pos, **columns})
+            self.record("pages", op, pool=pool, req=req, tag=tag, pages=pages, pos=pos, **columns)
         return tag
 
-    def _take(self, table: str, op: str, columns: dict[str, Any]) -> int:
+    def _form(self, table: str, op: str, columns: dict[str, Any]) -> Form:
+        form = self._forms[table, op, *columns] = Form(table, op, columns)
+        return form
+
+    def _take(self, form: Form, columns: dict[str, Any]) -> int:
         """Take a seq for a row and queue it, or count it as lost. The caller holds the lock."""
-        if table not in _COLUMNS or op not in _OPS[table] or not columns.keys() <= _COLUMNS[table]:
-            raise TypeError(_complaint(table, op, columns))
         if self._closed:
             return self._seq
-        if table == "pages":
-            self._count_page_row(columns.get("req"))
-        if len(self._ring) < self._ring_rows:
-            seq, waiting = self._queue(table, op, columns), len(self._ring)
+        if form.counted and (req := columns.get("req")) is not None:
+            self._page_rows[req] = self._page_rows.get(req, 0) + 1
+            if len(self._page_rows) > COUNTED_REQUESTS:
+                self._page_rows.popitem(last=False)
+        ring = self._ring
+        if len(ring) < self._ring_rows:
+            seq, waiting = self._queue(form, columns), len(ring)
         else:
             self._seq = seq = self._seq + 1
-            self._chains[table, columns.get("pool") if table in POOL_TABLES else None] = seq
+            self._chains[form.table][columns.get("pool") if form.pooled else None] = seq
             self._lost = waiting = self._lost + 1
         if waiting % self._wake_rows == 0:
             if self._thread is None:
@@ -192,21 +202,17 @@ class Recorder:
                 self._wake.set()
         return seq
 
-    def _queue(self, table: str, op: str, columns: dict[str, Any]) -> int:
+    def _queue(self, form: Form, columns: dict[str, Any]) -> int:
+        t = columns.pop("t") if form.timed else None
         self._seq = seq = self._seq + 1
-        chain = (table, columns.get("pool") if table in POOL_TABLES else None)
-        prev = self._chains.get(chain, 0)
-        self._chains[chain] = seq
-        t = columns.pop("t", None)
-        self._ring.append((table, op, seq, prev, self._now_us() if t is None else t, columns))
+        chain, pool = self._chains[form.table], columns.get("pool") if form.pooled else None
+        prev, chain[pool] = chain.get(pool, 0), seq
+        self._ring.append((form, seq, prev, self._now_us() if t is None else t, *columns.values()))
         return seq
 
-    def _count_page_row(self, req: int | None) -> None:
-        if req is None:
-            return
-        self._page_rows[req] = self._page_rows.get(req, 0) + 1
-        if len(self._page_rows) > COUNTED_REQUESTS:
-            self._page_rows.popitem(last=False)
+    def _queue_own(self, op: str, **columns: Any) -> None:
+        """A row of the recorder itself, which no full ring refuses."""
+        self._queue(self._form("workers", op, columns), columns)
 
     def _drain_loop(self) -> None:
         while not self._stopping:
@@ -222,7 +228,7 @@ class Recorder:
         """Queue a loss row for what was dropped. The caller holds the lock."""
         lost, self._lost, self._refused = self._lost + self._refused, 0, 0
         if lost:
-            self._queue("workers", "loss", {"lost": lost})
+            self._queue_own("loss", lost=lost)
 
     def _drain(self) -> int:
         """Bring all that was recorded before this call into the stream; returns the last seq that is there."""
@@ -263,10 +269,10 @@ class Recorder:
     def _rotate(self) -> None:
         """Turn the stream into sealed segments and put a fresh one in its place."""
         try:
-            sealed = seal_stream(self.directory, self._stream.path, self._committed)
+            sealed = seal_stream(self.directory, self._stream.path, self._committed, self._durable)
             if sealed.torn_at is not None:
-                let_go(self._stream.path, sealed.torn_at)
-            fresh = StreamWriter(self._stream.path, self._header())
+                let_go(self._stream.path, sealed.torn_at, self._durable)
+            fresh = self._new_stream(self._stream.path)
         except OSError as error:
             self._tell_seal_problem(error)
             self._rotate_at = self._stream.length + self._rotate_bytes
@@ -276,19 +282,10 @@ class Recorder:
 
     def _seal_and_remove(self) -> None:
         try:
-            sealed = seal_stream(self.directory, self._stream.path, self._committed)
-            let_go(self._stream.path, sealed.torn_at)
+            sealed = seal_stream(self.directory, self._stream.path, self._committed, self._durable)
+            let_go(self._stream.path, sealed.torn_at, self._durable)
         except OSError as error:
             self._tell_seal_problem(error)
 
     def _tell_seal_problem(self, error: OSError) -> None:
         self.problem = f"{self.directory}: {error.strerror or error}; rows stay in {self._stream.path.name}"
-
-
-def _complaint(table: str, op: str, columns: dict[str, Any]) -> str:
-    if table not in TABLES:
-        return f"the ledger has no table {table!r}; it has {', '.join(TABLES)}"
-    if op not in OPS[table]:
-        return f"table {table} has no op {op!r}; it has {', '.join(OPS[table])}"
-    unknown = sorted(columns.keys() - _COLUMNS[table])
-    return f"table {table} has no column {', '.join(unknown)} (see engine/ledger/schema.py)"

@@ -60,8 +60,8 @@ class StreamWriter:
     written.
     """
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, path: Path, header: dict[str, Any], durable: bool = True) -> None:
+        self.path, self._durable = path, durable
         self._rows = 0
         temporary = path.with_suffix(".new")
         self._file: FileIO = open(temporary, "wb", buffering=0)  # noqa: SIM115  closed in close()
@@ -69,17 +69,18 @@ class StreamWriter:
             # Locked before it has its name, so that no reader ever sees an unlocked stream of a live writer.
             fcntl.flock(self._file, fcntl.LOCK_EX)
             self._write(frame(HEADER, 0, json.dumps(header, sort_keys=True).encode()))
-            os.fsync(self._file.fileno())
+            self._sync()
             os.rename(temporary, path)
-            sync_directory(path.parent)
+            if durable:
+                sync_directory(path.parent)
         except OSError:
             self._file.close()
             raise
         self.length = self._file.tell()
-        """Bytes that are whole and synced."""
+        """Bytes that are whole, and synced where the file is durable."""
 
     def append(self, batches: Iterable[tuple[str, pa.RecordBatch]], seq: int) -> None:
-        """Append batches and the commit frame "all rows through `seq`"; fsync. Raises OSError; nothing stays then."""
+        """Append batches and the commit frame "all rows through `seq`"; sync. Raises OSError; nothing stays then."""
         if self._file.tell() != self.length:
             self._cut()
         rows = self._rows
@@ -88,12 +89,16 @@ class StreamWriter:
                 self._write(frame(DATA, TABLE_NAMES.index(table), encode_batch(batch)))
                 rows += batch.num_rows
             self._write(frame(COMMIT, 0, _COMMIT.pack(seq, rows)))
-            os.fsync(self._file.fileno())
+            self._sync()
         except OSError:
             with contextlib.suppress(OSError):
                 self._cut()
             raise
         self.length, self._rows = self._file.tell(), rows
+
+    def _sync(self) -> None:
+        if self._durable:
+            os.fsync(self._file.fileno())
 
     def _cut(self) -> None:
         self._file.truncate(self.length)

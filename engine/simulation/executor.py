@@ -15,7 +15,8 @@ from engine.simulation.clock import VirtualClock
 from engine.simulation.cost import CostModel
 from engine.simulation.memory import PageStore, Write
 from engine.simulation.people import People
-from engine.simulation.reading import Reader, look, mismatches
+from engine.simulation.planes import Planes
+from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import Task
 
@@ -28,12 +29,13 @@ class SimExecutor:
 
     def __init__(
         self, task: Task, clock: VirtualClock, store: PageStore, costs: CostModel, people: People, truth: SimTruth,
-        page_bytes: int = 0, host: PageStore | None = None,
+        page_bytes: int = 0, host: PageStore | None = None, planes: Planes | None = None,
     ) -> None:  # fmt: skip
         self._task, self._clock, self._store, self._costs = task, clock, store, costs
         self._people, self._truth = people, truth
         self._stores = {"kv": store} | ({"host": host} if host is not None else {})
-        self._page_bytes = page_bytes
+        self._page_bytes, self._planes = page_bytes, planes or Planes(task, people)
+        self._stores |= {plane.pool: plane.store for plane in self._planes}
         self._readers: dict[int, Reader] = {}  # bound in the last decode run, by stamp
         self._growing = _Growing.nothing()
         self.lasts_us: int | None = None
@@ -41,7 +43,8 @@ class SimExecutor:
         self.began: Callable[[], None] = lambda: None
         """Called when a scripted pass begins."""
         self._bound: tuple[tuple[int, int], ...] = ()
-        store.before_change = self._grow
+        for each in (store, *(plane.store for plane in self._planes)):
+            each.before_change = self._grow
         store.changed = self._changed
 
     def prefill(
@@ -59,10 +62,7 @@ class SimExecutor:
         """A chunk's bytes are there when its pass ends, and not before."""
         now, size = self._task.world.now, self._store.page_tokens
         person, first, stop = self._people[work.stamp], work.start // size, work.start + len(work.tokens)
-        contents = np.full(len(work.pages) - first, work.stamp, np.int64)
-        if stop <= len(person.prompt) and len(work.tokens) > 0:
-            whole = person.contents(size)[first : len(work.pages)]
-            contents[: len(whole)] = whole
+        contents = contents_at(work.stamp, person.contents(size), first, len(work.pages))
         self._store.write(
             Write(
                 work.pages[first:], work.start % size, len(work.tokens), work.stamp, contents, work.tags[first:],
@@ -72,7 +72,8 @@ class SimExecutor:
         )  # fmt: skip
         reader = Reader(work.stamp, person.contents(size), work.pages, work.tags)
         self._truth.read(look(self._store, reader, stop, now), work.stamp, step, now)
-        return PassResult(0, self._check(reader, stop) if check else ())
+        wrong = self._check(reader, stop) if check else ()
+        return PassResult(0, wrong + self._planes.prefill(work, check, step, now) if self._planes else wrong)
 
     def decode(
         self, works: Sequence[DecodeWork], *, check_tags: bool, step: int, passes: int = 1, until_us: int = 0
@@ -81,6 +82,9 @@ class SimExecutor:
         world, start = self._task.world, self._task.world.now
         self._bind(works)
         found = [self._read(work, step, check_tags) for work in works]
+        if self._planes:
+            found = [wrong + self._planes.read(work, check_tags, step) for wrong, work in zip(found, works, strict=True)]
+            self._planes.begin(works)
         context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
         passes = 1 if any(found) else min(passes, self._costs.decode_passes_within(len(works), context, budget) + 1)
@@ -141,6 +145,8 @@ class SimExecutor:
             self._readers[work.stamp] = reader
         for reader in readers.values():
             self._store.readers[reader.pages] -= 1
+        if self._planes:
+            self._planes.bind(works)
 
     def _read(self, work: DecodeWork, step: int, check: bool) -> tuple[TagMismatch, ...]:
         """Look at what one request's pass finds, where it can have changed since its last one."""
@@ -163,8 +169,12 @@ class SimExecutor:
         growing, now = self._growing, self._task.world.now
         fresh = min(growing.passes, growing.begun(now)) - growing.done
         if fresh > 0:
-            lo, growing.done = growing.lo + growing.done, growing.done + fresh
-            self._store.grow(growing.pages, lo, fresh, growing.stamps, growing.tags, growing.tainted, now)
+            lo, done, growing.done = growing.lo + growing.done, growing.done, growing.done + fresh
+            self._store.grow(
+                growing.pages, lo, fresh, growing.stamps, growing.contents, growing.tags, growing.tainted, now
+            )  # fmt: skip
+            if self._planes:
+                self._planes.grow(done, fresh, now)
 
     def _changed(self, pages: np.ndarray) -> None:
         """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
@@ -178,10 +188,11 @@ class _Growing:
     """The slots that one decode run fills."""
 
     def __init__(
-        self, pages: np.ndarray, lo: np.ndarray, stamps: np.ndarray, tags: np.ndarray, tainted: np.ndarray,
-        passes: int, start: int, costs: CostModel | None, context: int,
+        self, pages: np.ndarray, lo: np.ndarray, stamps: np.ndarray, contents: np.ndarray, tags: np.ndarray,
+        tainted: np.ndarray, passes: int, start: int, costs: CostModel | None, context: int,
     ) -> None:  # fmt: skip
-        self.pages, self.lo, self.stamps, self.tags, self.tainted = pages, lo, stamps, tags, tainted
+        self.pages, self.lo, self.stamps, self.contents = pages, lo, stamps, contents
+        self.tags, self.tainted = tags, tainted
         self.passes, self.done = passes, 0
         self.lasts_us: int | None = None
         self._start, self._costs, self._context = start, costs, context
@@ -190,7 +201,7 @@ class _Growing:
     def nothing(cls) -> _Growing:
         """No run is under way."""
         none = np.zeros(0, np.int64)
-        return cls(none, none, none, none, none, 0, 0, None, 0)
+        return cls(none, none, none, none, none, none, 0, 0, None, 0)
 
     @classmethod
     def of(
@@ -200,10 +211,12 @@ class _Growing:
         """The slots of `works`: one page each."""
         size = store.page_tokens
         at = [work.position // size for work in works]
+        stamps = np.array([work.stamp for work in works], np.int64)
         return cls(
             np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32),
             np.array([work.position % size for work in works], np.int64),
-            np.array([work.stamp for work in works], np.int64),
+            stamps,
+            own_contents(stamps, np.array(at, np.int64)),
             np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64),
             np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_),
             passes, start, costs, context,

@@ -1,7 +1,7 @@
 """What a pass physically finds in its block table: right content, another's, its own in a wrong place, nobody's.
 
-Invariant: judged by content and stamps alone. Right is what the reader wrote itself, or content equal to its own
-prompt's at that place, whoever computed it.
+Invariant: judged by content and stamps alone. Right is what the reader wrote itself for that place of its table, or
+content equal to its own prompt's at that place, whoever computed it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,22 @@ import numpy as np
 
 from engine.simulation.memory import PageStore
 
+_PLACES_APART = np.int64(0x1E3779B97F4A7C15)
+
+
+def own_contents(stamps: np.ndarray | int, places: np.ndarray) -> np.ndarray:
+    """What requests' pages hold at `places` (int64 [n]) of their tables, int64: what nobody else and no other place has."""
+    return np.asarray(stamps ^ (places * _PLACES_APART))
+
+
+def contents_at(stamp: int, known: np.ndarray, first: int, stop: int) -> np.ndarray:
+    """What pages [first, stop) of a request's table hold: of the full pages of its prompt the digest (`known`, int64
+    [n]), of the others its own."""
+    contents = own_contents(stamp, np.arange(first, stop, dtype=np.int64))
+    whole = known[first:stop]
+    contents[: len(whole)] = whole
+    return contents
+
 
 @dataclass
 class Reader:
@@ -21,6 +37,7 @@ class Reader:
     expected: np.ndarray
     pages: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     tags: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    first: int = 0  # place of the first page in the request's table
     stale: bool = True  # has something changed since it was last looked at
 
 
@@ -29,13 +46,15 @@ class Found:
     """Pages by what was wrong there, with the stamps found (0 = never written).
 
     foreign: another's content; borrowed: the right content, computed by another; tainted: right or borrowed content
-    that was computed after its writer had read foreign bytes. torn: pages to which a write was under way, or came from a
-    source that changed meanwhile: from outside nobody can tell what was read."""
+    that was computed after its writer had read foreign bytes. misplaced: its own content, but of another place of its
+    table. torn: pages to which a write was under way, or came from a source that changed meanwhile: from outside nobody
+    can tell what was read."""
 
     foreign: dict[int, list[int]]
     borrowed: dict[int, list[int]]
     tainted: dict[int, list[int]]
     torn: list[int]
+    misplaced: list[int] = field(default_factory=list)
 
     def stamps(self) -> list[int]:
         """Every stamp found."""
@@ -45,7 +64,7 @@ class Found:
     @property
     def clean(self) -> bool:
         """Nothing but the reader's own."""
-        return not (self.foreign or self.borrowed or self.tainted or self.torn)
+        return not (self.foreign or self.borrowed or self.tainted or self.torn or self.misplaced)
 
 
 def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
@@ -55,19 +74,22 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     store.settle(table, now)
     cells = store.slots[table]
     need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
-    expected = np.full(len(table), reader.stamp, np.int64)
-    known = min(len(reader.expected), len(table))
-    expected[:known] = reader.expected[:known]
-    bottom = (cells["stamp"] == reader.stamp) & (cells["hi"] <= cells["lo"])
+    expected = contents_at(reader.stamp, reader.expected, reader.first, reader.first + len(table))
+    bottom = (cells["stamp"] == reader.stamp) & (cells["hi"] <= cells["lo"]) & (cells["content"] == expected)
     top = (cells["top_stamp"] == reader.stamp) & (cells["lo"] == 0) & (cells["hi"] >= need)
+    top &= cells["top_content"] == expected
     torn = cells["racy"] | (store.arriving[table] > 0)
     found = Found({}, {}, {}, table[torn].tolist())
     for i in np.flatnonzero(~(bottom | top)):
         page = int(table[i])
         for part in store.look(page):
-            if part.lo >= need[i] or part.stamp == reader.stamp:
+            if part.lo >= need[i]:
                 continue
             right = part.content == expected[i]
+            if part.stamp == reader.stamp:
+                if not right and page not in found.misplaced:
+                    found.misplaced.append(page)
+                continue
             for kind, holds in (
                 (found.foreign, not right),
                 (found.borrowed, right),

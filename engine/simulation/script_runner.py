@@ -107,20 +107,20 @@ class ScriptRunner:
         if isinstance(action, GateAction):
             transport.script(room)
             return
-        waiting = sorted(transport.scripted.get(room, {}))
+        waiting = transport.waiting(room, action.component)
         last = (
             action.first + action.count if action.count is not None else (waiting[-1] + 1 if waiting else action.first)
         )
         pages = range(action.first, last)
         if isinstance(action, PostAction):
-            transport.post(room, pages)
+            transport.post(room, pages, action.component)
             return
         for i, page in enumerate(pages):
-            self._world.at(self._world.now + i * action.every, self._landing(transport, room, page))
+            self._world.at(self._world.now + i * action.every, self._landing(transport, room, page, action.component))
 
     @staticmethod
-    def _landing(transport: SimTransport, room: int, page: int) -> Callable[[], None]:
-        return lambda: transport.land(room, page)
+    def _landing(transport: SimTransport, room: int, page: int, pool: str) -> Callable[[], None]:
+        return lambda: transport.land(room, page, pool)
 
     def _steps(self, action: StepsAction) -> None:
         """Let passes begin at given moments alone, until the last of them has ended."""
@@ -189,7 +189,7 @@ class ScriptRunner:
             if not mine or not isinstance(worker.recorder, LossyRecorder):
                 continue
             draw = self._fleet.random("losses", worker.name).random
-            worker.recorder.loses = lambda table, mine=mine, draw=draw: any(  # type: ignore[misc]
+            worker.recorder.loses = lambda table, mine=mine, draw=draw: any(
                 (not loss.tables or table in loss.tables)
                 and self._world.now - start in loss.window
                 and draw() < loss.probability

@@ -6,7 +6,7 @@ Invariant: as `engine.transport`: nothing retracts a batch that was posted, and 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from engine.simulation.world import World
 from engine.transport import Callbacks, WriteBatch
 
 NEVER = 1 << 62
+Page = tuple[str, int]
+"""(pool, place in the request's table)."""
 
 
 @dataclass
@@ -29,11 +31,12 @@ class ScriptedWrite:
 
 
 class SimTransport:
-    """See `Transport`. `stores` finds a worker's pool by the worker's name; `transfer_us` prices bytes."""
+    """See `Transport`. `own` are this worker's pools by name, `page_bytes` the bytes of a page of each; `stores` finds a
+    pool by the names of worker and pool; `transfer_us` prices bytes."""
 
     def __init__(
-        self, world: World, own: PageStore, page_bytes: int, stores: Callable[[str], PageStore | None],
-        transfer_us: Callable[[int], int], on_end: Callable[[], None],
+        self, world: World, own: Mapping[str, PageStore], page_bytes: Mapping[str, int],
+        stores: Callable[[str, str], PageStore | None], transfer_us: Callable[[int], int], on_end: Callable[[], None],
     ) -> None:  # fmt: skip
         self._world, self._own, self._page_bytes, self._stores = world, own, page_bytes, stores
         self._transfer_us, self._on_end = transfer_us, on_end
@@ -42,15 +45,18 @@ class SimTransport:
         self._spoiled: set[tuple[int, int]] = set()
         self._busy = False
         self.alive = True
-        self.scripted: dict[int, dict[int, ScriptedWrite]] = {}  # room -> page -> its write, posted and landed by hand
+        self.scripted: dict[int, dict[Page, ScriptedWrite]] = {}  # room -> page -> its write, posted and landed by hand
 
     def connect(self, peer: str, memory: dict[str, Any]) -> None:
         """See `Transport`. Raises ValueError where the pages differ in size."""
-        if memory["page_bytes"] != self._page_bytes or memory["page_tokens"] != self._own.page_tokens:
+        size, own = self._own["kv"].page_tokens, {name: count for name, count in self._page_bytes.items() if name != "kv"}
+        if memory["page_bytes"] != self._page_bytes["kv"] or memory["page_tokens"] != size:
             raise ValueError(
                 f"{peer} has pages of {memory['page_tokens']} tokens and {memory['page_bytes']} bytes, this worker of "
-                f"{self._own.page_tokens} and {self._page_bytes}"
+                f"{size} and {self._page_bytes['kv']}"
             )
+        if memory.get("beside", {}) != own:
+            raise ValueError(f"{peer} has pools beside kv with pages of {memory.get('beside', {})} bytes, this worker {own}")
 
     def batch_pages(self, room: int, usual: int) -> int:
         """See `Transport`. A script says when each page is posted and lands."""
@@ -60,42 +66,47 @@ class SimTransport:
         """From now on the writes of a room are posted and land only by `post` and `land`."""
         self.scripted.setdefault(room, {})
 
-    def post(self, room: int, pages: range) -> None:
+    def waiting(self, room: int, pool: str = "kv") -> list[int]:
+        """Places in the request's table of the pages of a pool that are to be posted or landed."""
+        return sorted(place for name, place in self.scripted.get(room, {}) if name == pool)
+
+    def post(self, room: int, pages: range, pool: str = "kv") -> None:
         """Hand scripted writes over. Raises LookupError where one was not submitted."""
         for page in pages:
-            write = self._scripted(room, page)
-            target = self._stores(write.batch.dst)
+            write = self._scripted(room, page, pool)
+            target = self._stores(write.batch.dst, pool)
             if target is None or write.flight is not None:
                 raise LookupError(f"room {room}: page {page} was posted before, or its target is gone")
             write.callbacks.post()
             batch = write.batch
             write.flight = Flight(
-                self._own, batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, NEVER, 0
+                self._own[pool], batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, NEVER, 0
             )
 
-    def land(self, room: int, page: int) -> None:
+    def land(self, room: int, page: int, pool: str = "kv") -> None:
         """A posted write lands now. Raises LookupError where it was not posted."""
-        write = self._scripted(room, page)
+        write = self._scripted(room, page, pool)
         if write.flight is None:
             raise LookupError(f"room {room}: page {page} was not posted")
         write.flight.start_us = self._world.now
         write.flight.advance(self._world.now)
         self._world.at(self._world.now + CLOCK_SLACK_US, write.flight.forget)
-        del self.scripted[room][page]
+        del self.scripted[room][pool, page]
         if self.alive:
-            write.callbacks.done(self._page_bytes)
+            write.callbacks.done(self._page_bytes[pool])
             self._on_end()
 
-    def _scripted(self, room: int, page: int) -> ScriptedWrite:
-        if page not in self.scripted.get(room, {}):
-            waiting = sorted(self.scripted.get(room, {}))
-            raise LookupError(f"room {room} has no write of page {page} to post or land; it has {waiting}")
-        return self.scripted[room][page]
+    def _scripted(self, room: int, page: int, pool: str) -> ScriptedWrite:
+        if (pool, page) not in self.scripted.get(room, {}):
+            raise LookupError(
+                f"room {room} has no write of {pool} page {page} to post or land; it has {self.waiting(room, pool)}"
+            )
+        return self.scripted[room][pool, page]
 
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """See `Transport`."""
         if batch.room in self.scripted:
-            self.scripted[batch.room][batch.chunk] = ScriptedWrite(batch, callbacks)
+            self.scripted[batch.room][batch.pool, batch.pos] = ScriptedWrite(batch, callbacks)
             return
         self._queue.append((batch, callbacks))
         self._world.at(self._world.now, self._next)
@@ -138,7 +149,7 @@ class SimTransport:
             return
         self._queue.remove(item)
         batch, callbacks = item
-        target = self._stores(batch.dst)
+        target = self._stores(batch.dst, batch.pool)
         spoiled = (batch.xfer, batch.chunk) in self._spoiled
         if target is None or spoiled:
             self._spoiled.discard((batch.xfer, batch.chunk))
@@ -147,10 +158,11 @@ class SimTransport:
             return
         self._busy = True
         count = len(batch.src_pages)
-        step = max(self._transfer_us(count * self._page_bytes) // count, 1)
+        page_bytes = self._page_bytes[batch.pool]
+        step = max(self._transfer_us(count * page_bytes) // count, 1)
         callbacks.post()
         flight = Flight(
-            self._own, batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, self._world.now, step
+            self._own[batch.pool], batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, self._world.now, step
         )
         self._watch(flight)
 
@@ -158,7 +170,7 @@ class SimTransport:
             flight.advance(self._world.now)
             self._world.at(flight.end_us + CLOCK_SLACK_US, flight.forget)
             if self.alive:
-                callbacks.done(count * self._page_bytes)
+                callbacks.done(count * page_bytes)
                 self._ended()
 
         self._world.at(flight.end_us, land)

@@ -22,18 +22,19 @@ class SimTruth:
         self._path = directory / f"{worker}.jsonl" if directory is not None else None
         self._people, self._clock = people, clock
         self._rows: list[dict[str, Any]] = []
-        self._last: dict[int, Found] = {}
+        self._last: dict[int, dict[str, Found]] = {}  # stamp -> pool -> what its last pass found
         self._named: set[int] = set()
 
     def stamp(self, stamp: int, rid: str) -> None:
         """See `Truth`. Known from the door already."""
 
-    def read(self, found: Found, stamp: int, step: int, t_us: int) -> None:
-        """What one pass of a request, begun at `t_us` (true time), found."""
-        last = self._last.get(stamp)
+    def read(self, found: Found, stamp: int, step: int, t_us: int, pool: str = "kv") -> None:
+        """What one pass of a request, begun at `t_us` (true time), found in a pool."""
+        seen = self._last.get(stamp)
+        last = seen.get(pool) if seen is not None else None
         if found == last or (last is None and found.clean):
             return
-        self._last[stamp] = found
+        self._last.setdefault(stamp, {})[pool] = found
         if (found.foreign or found.tainted) and self._people[stamp].tainted_since is None:
             self._people[stamp].tainted_since = t_us
         if self._path is None:
@@ -54,7 +55,8 @@ class SimTruth:
         self._rows.append(
             {
                 "kind": "read", "step": step, "t": t_us, "stamp": stamp, "foreign": found.foreign, "torn": found.torn,
-                "borrowed": found.borrowed, "tainted": found.tainted,
+                "borrowed": found.borrowed, "tainted": found.tainted, "misplaced": found.misplaced,
+                **({} if pool == "kv" else {"pool": pool}),
             }
         )  # fmt: skip
 

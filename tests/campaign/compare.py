@@ -20,6 +20,8 @@ from scenario_draw import Drawn
 
 Row = dict[str, Any]
 Places = set[tuple[str, int]]
+SEVERAL = "?"
+"""Stands for the donor of pages whose bytes are several others'."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Comparison:
 
     def _precision(self, rid: str, verdict: Row) -> None:
         truth = self.truth[rid]
-        if verdict["verdict"] == "corrupt" and not (truth.unwritten or truth.contaminated or truth.perhaps):
+        if verdict["verdict"] == "corrupt" and not (truth.unwritten or truth.misplaced or truth.contaminated or truth.perhaps):
             self.judged.fail("corrupt wrongly", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
         if verdict["verdict"] != "contaminated":
             return
@@ -133,7 +135,7 @@ class Comparison:
             return
         places = _joined(truth)
         delivered = [row for row in self.findings[rid] if row["kind"] == "foreign" and row["delivered"] == "yes"]
-        donors = {row["donor_rid"] for row in delivered if row["donor_rid"]}
+        donors = {row["donor_rid"] for row in delivered if row["donor_rid"] not in (None, SEVERAL)}
         if donors - set(places):
             self.judged.fail("donors too many", rid, f"{donors - set(places)}: {_rows(delivered)}; truth {_told(truth)}")
         pages = self.pages(rid, "foreign", delivered=True)
@@ -187,7 +189,7 @@ def _told(truth: TruthResponse) -> str:
     certain, perhaps = ({rid: sorted(p) for rid, p in places.items()} for places in (truth.donors, truth.perhaps))
     return (
         f"{'contaminated' if truth.contaminated else 'undecided' if truth.undecided else 'clean'}"
-        f"{' unwritten' if truth.unwritten else ''}, certain {certain}, perhaps {perhaps}, first {truth.first_worker}/{truth.first_step}"
+        f"{' unwritten' if truth.unwritten else ''}{' misplaced' if truth.misplaced else ''}, certain {certain}, perhaps {perhaps}, first {truth.first_worker}/{truth.first_step}"
     )
 
 

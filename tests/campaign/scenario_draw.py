@@ -102,7 +102,7 @@ def _fault(source: random.Random, name: str) -> dict[str, Any]:
     if name in OF_ABORTS:
         fault["parameters"] = {"delay": f"{source.choice([0, 20, 120, 500])}ms"}
     if name in ("early-free", "double-free"):
-        fault["parameters"] = {"pages": source.choice([1, 1, 2, 4])}
+        fault["parameters"] = {"pages": source.choice([1, 1, 2, 4]) if name == "double-free" else 1}
     return fault
 
 

@@ -15,6 +15,10 @@ from evidence_builder import DECODE, PREFILL, EvidenceBuilder
 from forensics.evidence import INF, Evidence
 
 LAST = 10
+OWN_MOVER = {PREFILL: 7, DECODE: 8}
+FLAGS = (
+    ("granted", 0.5), ("failed", 0.2), ("held", 0.5), ("unreturned", 0.2), ("misdirected", 0.2), ("collided", 0.2),
+)  # fmt: skip
 
 
 class DenseEvidence:
@@ -62,14 +66,15 @@ class DenseEvidence:
             since = seq + pick.randint(0, 1)
 
     def _page(self, page: int, at: tuple[str, int]) -> None:
-        first = self.built.cell(page, at)
+        first = self.built.cell(page, at, self.random.choice(["kv", "kv", "index"]))
         self.cells.append((first, at, page))
         self.tags[page] = [100 * page + i for i in range(3)]
         begin = self.random.randint(0, 2)
         for tag in self.tags[page]:
             end = begin + self.random.randint(1, 5)
             if self.random.random() < 0.9:
-                flags = {name: self.random.random() < 0.5 for name in ("granted", "failed", "held")}
+                flags: dict[str, Any] = {name: self.random.random() < p for name, p in FLAGS}
+                flags["ended"] = self.random.choice(["freed", "taken", "reserved", None])
                 owner = None if not self.calm and self.random.random() < 0.1 else self.random.choice(self.rqs[at])
                 self.built.life(tag, first, owner, begin, INF if self.random.random() < 0.2 else end, **flags)
                 if self.built.rows["tags"][-1]["end_seq"] == INF:
@@ -85,7 +90,7 @@ class DenseEvidence:
     def _event(self, cell: int, at: tuple[str, int], page: int) -> None:
         pick = self.random
         lo, hi = self._interval()
-        kind = pick.choices(["write", "growth", "landing", "scrub", "ghost"], [5, 1, 5, 1, 1])[0]
+        kind = pick.choices(["write", "growth", "rewrite", "landing", "scrub", "ghost"], [5, 1, 0.7, 5, 1, 1])[0]
         sources = [c for c in self.cells if c[0] < cell] if self.calm else self.cells
         if self.calm and (kind == "ghost" or (kind == "landing" and not sources)):
             kind = "write"
@@ -94,13 +99,20 @@ class DenseEvidence:
             t_lo = pick.randint(0, 90)
             columns = {"t_lo": self._maybe(t_lo), "t_hi": self._maybe(t_lo + pick.choice([0, 3, 20]))}
         tag = pick.choice(self.tags[page])
-        if kind in ("write", "growth"):
+        if kind in ("write", "growth", "rewrite"):
+            columns |= {"mover": self._maybe(OWN_MOVER[at], 0.7), "authority": self._maybe(2, 0.9)}
             owners = [t["owner"] for t in self.built.rows["tags"] if t["tag"] == tag] if pick.random() < 0.7 else []
             columns["owner"] = owners[0] if owners else self.built.rows["requests"][pick.choice(self.rqs[at])]["owner"]
             columns |= {"tag": tag, "stream": self._maybe(pick.randint(100, 101), 0.4)}
         elif kind == "landing":
             post = pick.randint(0, LAST)
             columns |= {"mover": self._maybe(pick.randint(0, 1)), "post_seq": self._maybe(post, 0.9), "tag": tag}
+            columns |= {
+                "collided": pick.random() < 0.2,
+                "acked": pick.random() < 0.2,
+                "authority": self._maybe(pick.randint(0, 1)),
+            }
+            columns["flaw"] = pick.choice(["layout", "size"]) if pick.random() < 0.06 else None
             columns["done_seq"] = self._maybe(post + pick.randint(1, 3), 0.9)
             if self.calm or pick.random() < 0.9:
                 src, _, src_page = pick.choice(sources)
@@ -109,8 +121,12 @@ class DenseEvidence:
                     "src_cell": src,
                     "src_lo": src_lo,
                     "src_hi": src_hi,
-                    "src_tag": pick.choice(self.tags[src_page]),
+                    "src_tag": self._maybe(pick.choice(self.tags[src_page]), 0.9),
+                    "src_since": src_lo + pick.randint(0, 2),
+                    "src_until": src_hi - pick.randint(0, 2),
                 }
+        if kind not in ("scrub", "ghost"):
+            columns |= {"digest": self._maybe(pick.randint(1, 2), 0.5), "pos": self._maybe(pick.randint(1, 2), 0.3)}
         elif kind == "ghost":
             columns["reason"] = pick.choice(["rows lost", "missing mover"])
         self.built.event(cell, kind, lo, hi, **columns)
@@ -119,7 +135,9 @@ class DenseEvidence:
         rq = self.random.choice(self.rqs[at])
         if self.built.rows["requests"][rq]["owner"] >= 0:
             identity = self.random.choice(["same", "tenant", "meaning", "both"])
-            self.built.share(rq, cell, self.random.choice(self.tags[page]), self.random.randint(0, LAST), identity)
+            key = self.random.choice(["complete", "incomplete", "unknown"])
+            tag, seq = self.random.choice(self.tags[page]), self.random.randint(0, LAST)
+            self.built.share(rq, cell, tag, seq, identity, key=key)
 
     def _read(self) -> None:
         pick = self.random
@@ -133,7 +151,10 @@ class DenseEvidence:
         tag = pick.choice(own) if own and pick.random() < 0.6 else pick.choice(self.tags[page])
         last = max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
         s0 = pick.randint(0, last - 1)
-        columns: dict[str, Any] = {}
+        columns: dict[str, Any] = {"pos": self._maybe(1, 0.3)}
+        if pick.random() < 0.8:
+            columns["req_lo"] = pick.randint(0, 2)
+            columns["req_hi"] = columns["req_lo"] + pick.randint(1, 2)
         if pick.random() < 0.2:
             columns["growth"] = self.built.write(cell, rq, tag, pick.randint(s0 + 1, last), s0, kind="growth")
         if pick.random() < 0.15:

@@ -57,8 +57,12 @@ class EvidenceBuilder:
         """A content event; returns its id."""
         event = len(self.rows["events"])
         self.rows["events"].append(
-            {"event": event, "cell": cell, "kind": kind, "lo": lo, "hi": hi, "owner": -1, "tag": 0} | columns
-        )
+            {
+                "event": event, "cell": cell, "kind": kind, "lo": lo, "hi": hi, "owner": -1, "tag": 0, "collided": False,
+                "acked": False,
+            }
+            | columns
+        )  # fmt: skip
         return event
 
     def write(self, cell: int, rq: int, tag: int, hi: int, lo: int | None = None, **columns: Any) -> int:
@@ -74,32 +78,41 @@ class EvidenceBuilder:
         lo: int,
         hi: int,
         src: int | None,
-        src_tag: int = 0,
+        src_tag: int | None = 0,
         window: tuple[int, int] = (0, 0),
         **columns: Any,
     ) -> int:
-        """A transfer into `cell` under `tag`, from cell `src` while its worker was in `window`."""
-        source = {"src_cell": src, "src_lo": window[0], "src_hi": window[1], "src_tag": src_tag}
-        return self.event(cell, "landing", lo, hi, tag=tag, **source, **columns)
+        """A transfer into `cell` under `tag`, from cell `src` while its worker was in `window`, as in a push."""
+        source = {
+            "src_cell": src, "src_lo": window[0], "src_hi": window[1], "src_tag": src_tag, "src_since": window[0] + 1,
+            "src_until": window[1] - 1,
+        }  # fmt: skip
+        return self.event(cell, "landing", lo, hi, tag=tag, **(source | columns))
 
     def ghost(self, cell: int, lo: int, hi: int, reason: str = "missing rows in pages") -> int:
         """Lost rows that may have changed the cell."""
         return self.event(cell, "ghost", lo, hi, reason=reason)
 
-    def life(self, tag: int, cell: int, rq: int | None, reserve: int, end: int = INF, **flags: bool) -> None:
-        """A life of the cell's page under `tag`."""
+    def life(self, tag: int, cell: int, rq: int | None, reserve: int, end: int = INF, **flags: Any) -> None:
+        """A life of the cell's page under `tag`, ended by its own free unless told."""
         row = self.place(cell)
         owner = -1 if rq is None else self.rows["requests"][rq]["owner"]
         row |= {"tag": tag, "owner": owner, "reserve_seq": reserve, "end_seq": end}
-        self.rows["tags"].append(row | {"granted": False, "failed": False, "held": False} | flags)
+        row |= dict.fromkeys(("granted", "failed", "held", "unreturned", "misdirected", "collided"), False)
+        self.rows["tags"].append(row | {"ended": "freed" if end < INF else None} | flags)
 
-    def share(self, rq: int, cell: int, tag: int, seq: int, identity: str, end: int = INF) -> None:
+    def share(
+        self, rq: int, cell: int, tag: int, seq: int, identity: str, end: int = INF, key: str = "unknown"
+    ) -> None:
         """A share of (the cell's page, tag) taken by a request."""
         row = self.place(cell)
         owner = self.rows["requests"][rq]["owner"]
         self.rows["shares"].append(
-            row | {"rq": rq, "owner": owner, "tag": tag, "seq": seq, "end_seq": end, "identity": identity}
-        )
+            row
+            | {
+                "rq": rq, "owner": owner, "tag": tag, "seq": seq, "end_seq": end, "identity": identity, "key_state": key,
+            }
+        )  # fmt: skip
 
     def runs(self, rq: int, *runs: tuple[int, int], kind: str = "decode", **columns: Any) -> None:
         """Steps runs (since_seq, seq] of a request; each is one step, numbered by its seq."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from typing import Any
 
 from evidence_builder import DECODE, PREFILL, EvidenceBuilder
 
@@ -16,6 +17,10 @@ from forensics.evidence import INF, Evidence
 
 LAST = 60
 RIDS = ["ann", "bob", "cid", "dan"]
+KEYS = ["complete", "incomplete", "unknown"]
+FLAGS = (
+    ("granted", 0.5), ("failed", 0.15), ("held", 0.3), ("unreturned", 0.15), ("misdirected", 0.1), ("collided", 0.1),
+)  # fmt: skip
 
 
 class RandomEvidence:
@@ -35,7 +40,7 @@ class RandomEvidence:
         self._requests()
         for at in (PREFILL, DECODE):
             for page in range(self.random.randint(1, 3)):
-                self._page(at, page)
+                self._page(at, page, "index" if self.chance(0.25) else "slot" if self.chance(0.05) else "kv")
         for cell in self.cells:
             self._events(cell)
         self._shares()
@@ -46,6 +51,10 @@ class RandomEvidence:
             self._read()
         if self.chance(0.4):
             self._taint()
+        if self.chance(0.5):
+            self._components()
+        if self.chance(0.4):
+            self._straggler()
         return self.built.build()
 
     def _requests(self) -> None:
@@ -64,8 +73,8 @@ class RandomEvidence:
                     )
                 )
 
-    def _page(self, at: tuple[str, int], page: int) -> None:
-        cell = self.built.cell(page, at)
+    def _page(self, at: tuple[str, int], page: int, pool: str) -> None:
+        cell = self.built.cell(page, at, pool)
         self.cells.append(cell)
         begin = self.random.randint(0, 12)
         while begin < LAST - 5:
@@ -73,12 +82,14 @@ class RandomEvidence:
             tag, rq = 1000 * (cell + 1) + begin, self.random.choice(self.rqs[at])
             self.lives[cell].append((tag, rq, begin, end))
             if not self.chance(0.08):
-                flags = {name: self.chance(p) for name, p in (("granted", 0.5), ("failed", 0.2), ("held", 0.3))}
+                flags: dict[str, Any] = {name: self.chance(p) for name, p in FLAGS}
+                if end < LAST:
+                    flags["ended"] = self.random.choice(["freed", "freed", "freed", "taken", "reserved", None])
                 lost = None if self.chance(0.06) else rq
                 self.built.life(tag, cell, lost, begin, INF if end >= LAST else end, **flags)
             begin = end + self.random.choice([0, 0, 3, 7])
         if self.chance(0.3):  # a second part of the same page
-            other = self.built.cell(page, at, tok_lo=64, tok_hi=128)
+            other = self.built.cell(page, at, pool, tok_lo=64, tok_hi=128)
             self.cells.append(other)
             self.lives[other] = self.lives[cell]
 
@@ -124,11 +135,12 @@ class RandomEvidence:
     def _one_event(self, cell: int, tag: int, rq: int, window: tuple[int, int]) -> None:
         lo, hi = window
         at = self.random.randint(max(lo, 0) + 1, min(hi, max(lo, 0) + 4))
-        kind = self.random.choices(["write", "landing", "ghost", "scrub", "growth"], [4, 5, 0.7, 0.4, 0.4])[0]
-        if kind in ("write", "growth"):
+        kinds = ["write", "landing", "ghost", "scrub", "growth", "rewrite"]
+        kind = self.random.choices(kinds, [4, 5, 0.7, 0.4, 0.4, 0.3])[0]
+        if kind in ("write", "growth", "rewrite"):
             stream = self.random.choice([None, None, 100, 101])
             times = self._times(lo, hi, at) if stream is None or not self.sound_clocks else {}
-            self.built.write(cell, rq, tag, hi, lo, kind=kind, stream=stream, **times)
+            self.built.write(cell, rq, tag, hi, lo, kind=kind, stream=stream, **self._writer(cell, 2), **times)
         elif kind == "landing":
             self._landing(cell, tag, lo, hi)
         elif kind == "ghost":
@@ -136,13 +148,26 @@ class RandomEvidence:
         else:
             self.built.event(cell, "scrub", lo, hi, **self._times(lo, hi, at))
 
+    def _writer(self, cell: int, authority: int) -> dict[str, Any]:
+        """What is known of who wrote, and where the page stands in its request's table."""
+        own = 5 + (self._place_of(cell) == DECODE)
+        return {
+            "mover": own if authority == 2 and self.chance(0.5) else None,
+            "pos": self.random.choice([None, None, 3, 3, 3, 4]),
+            "authority": authority if self.chance(0.9) else None,
+            "digest": self.random.choice([None, 8, 9]),
+        }
+
     def _landing(self, cell: int, tag: int, lo: int, hi: int) -> None:
         post = max(lo, 0) + (self.random.randint(0, 2) if hi - lo > 4 else 0)
         done = min(hi, post + self.random.randint(1, 4)) if hi - post > 1 else post + 1
         far = [c for c in self.cells if self.chance(0.1) or self._place_of(c) != self._place_of(cell)]
         src = None if self.chance(0.05) or not far else self.random.choice(far)
         life = self._life(src) if src is not None else None
-        columns = {"mover": self.random.choice([None, 0, 0, 1]), "post_seq": post, "done_seq": done}
+        columns: dict[str, Any] = self._writer(cell, self.random.choice([0, 1, 1]))
+        columns |= {"mover": self.random.choice([None, 0, 0, 0, 1]), "post_seq": post, "done_seq": done}
+        columns |= {"collided": self.chance(0.1), "acked": self.chance(0.1)}
+        columns["flaw"] = self.random.choice(["layout", "size"]) if self.chance(0.06) else None
         src_lo, src_hi = (post, done) if self.chance(0.7) else self._window(post, done)
         if life is not None and self.chance(0.7):  # read late in a life, of the same rid where there is one
             owner = next((own[1] for own in self.lives[cell] if own[0] == tag), None)
@@ -152,7 +177,13 @@ class RandomEvidence:
             src_lo = max(life[2], life[3] + self.random.choice([-2, -2, -2, 2]))
             src_hi = src_lo + self.random.choice([1, 3])
         columns |= self._times(lo, hi, done)
-        self.built.landing(cell, tag, lo, hi, src, life[0] if life else 0, (src_lo, src_hi), **columns)
+        if self.chance(0.2):
+            columns |= {
+                "src_since": src_lo + self.random.randint(0, 4),
+                "src_until": src_hi - self.random.randint(0, 2),
+            }
+        src_tag = None if self.chance(0.08) else life[0] if life else 0
+        self.built.landing(cell, tag, lo, hi, src, src_tag, (src_lo, src_hi), **columns)
 
     def _shares(self) -> None:
         taken = set()
@@ -165,7 +196,8 @@ class RandomEvidence:
             if (owner, life[0]) not in taken and owner != -1:
                 taken.add((owner, life[0]))
                 identity = self.random.choice(["same", "same", "tenant", "meaning", "both"])
-                self.built.share(rq, cell, life[0], self.random.randint(life[2], life[3]), identity)
+                key = self.random.choice(KEYS)
+                self.built.share(rq, cell, life[0], self.random.randint(life[2], life[3]), identity, key=key)
                 self.shared[cell, rq].append(life)
 
     def _runs(self, rq: int) -> None:
@@ -192,7 +224,10 @@ class RandomEvidence:
             if self.chance(0.8)
             else self.random.randint(0, last - 1)
         )
-        columns: dict[str, int] = {}
+        columns: dict[str, Any] = {"pos": self.random.choice([None, 3, 3])}
+        if self.chance(0.8):
+            columns["req_lo"] = self.random.choice([0, 0, 64])
+            columns["req_hi"] = columns["req_lo"] + 64
         if self.chance(0.2):
             columns["growth"] = self.built.write(
                 cell, rq, life[0], self.random.choice([last, s0 + 1]), s0, kind="growth"
@@ -217,7 +252,8 @@ class RandomEvidence:
             self.built.write(written, giver, 50_003, *sorted(self.random.sample(range(4, 20), 2), reverse=True))
         for taker in (*takers, donor):
             last = self._last_run(taker)
-            self.built.share(taker, written, 50_003, self.random.randint(5, 15), self.random.choice(["same", "tenant"]))
+            identity, key = self.random.choice(["same", "tenant"]), self.random.choice(KEYS)
+            self.built.share(taker, written, 50_003, self.random.randint(5, 15), identity, key=key)
             self.built.read(written, taker, 50_003, self.random.randint(min(6, last - 1), last - 1))
             carried = next((rq for rq in self.rqs[far] if self._rid(rq) == self._rid(taker)), None)
             if carried is not None and self.chance(0.6):
@@ -225,6 +261,44 @@ class RandomEvidence:
                 self.built.life(tag, target, carried, 1, granted=True)
                 self.built.landing(target, tag, 3, 5, written, 50_003, (20, 25), mover=3, post_seq=20, done_seq=25)
                 self.built.read(target, carried, tag, min(6, self._last_run(carried) - 1))
+
+    def _components(self) -> None:
+        """One request's pages in two pools, one of them left over from a donor."""
+        at = self.random.choice([PREFILL, DECODE])
+        donor, reader = self.random.sample(self.rqs[at], 2)
+        kv, index = self.built.cell(70, at), self.built.cell(70, at, "index")
+        for cell, tag in ((kv, 70_001), (index, 70_002)):
+            self.built.write(cell, donor, tag + 10, 2)
+            self.built.life(tag + 10, cell, donor, 1, 3)
+            flags = {name: self.chance(0.25) for name, _ in FLAGS} | {"granted": self.chance(0.8)}
+            self.built.life(tag, cell, reader, 4, **flags)
+            if self.chance(0.5):
+                self.built.write(cell, reader, tag, self.random.choice([5, 5, 40]))
+            s0 = min(self.random.randint(5, 12), self._last_run(reader) - 1)
+            lo = self.random.choice([0, 0, 64])
+            self.built.read(cell, reader, tag, s0, req_lo=lo, req_hi=lo + 64)
+
+    def _straggler(self) -> None:
+        """Something comes to a page after its life ended: over what its next owner has there, or before that."""
+        at, far = self.random.sample([PREFILL, DECODE], 2)
+        donor, reader = self.random.sample(self.rqs[at], 2)
+        page, source = self.built.cell(80, at), self.built.cell(81, far)
+        sender = next((rq for rq in self.rqs[far] if self._rid(rq) == self._rid(donor)), self.rqs[far][0])
+        self.built.write(source, sender, 80_004, 2)
+        end, next_end = self.random.choice([(4, INF), (4, 7)])
+        ways = ["freed", "freed", "freed", "taken", "reserved"]
+        self.built.life(80_001, page, donor, 1, end, held=self.chance(0.3), ended=self.random.choice(ways))
+        self.built.life(80_002, page, reader, 4, next_end, ended=self.random.choice(ways) if next_end < INF else None)
+        self.built.life(80_003, page, donor, 9)
+        last = self._last_run(reader)
+        self.built.write(page, reader, 80_002, self.random.choice([min(6, last - 1)] * 3 + [11]))
+        hi = self.random.choice([6, 10, min(last - 1, 12), last])
+        tag = self.random.choice([80_001, 80_001, 80_003, 80_009])
+        if self.chance(0.6):
+            self.built.landing(page, tag, hi - 1, hi, source, 80_004, (3, 5), mover=2, acked=self.chance(0.3))
+        else:
+            self.built.write(page, donor, tag, hi)
+        self.built.read(page, reader, 80_002, min(6, last - 1))
 
     def _rid(self, rq: int) -> str | None:
         return self.built.rows["requests"][rq]["rid"]

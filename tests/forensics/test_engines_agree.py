@@ -85,15 +85,17 @@ def test_the_draws_reach_every_kind_of_finding(judged: list[dict[str, Any]]) -> 
     assert {row["kind"] for row in judged} == {"foreign", "unknown", "corrupt", "exposed", "clean"}
     foreign = [row for row in judged if row["kind"] == "foreign"]
     assert {row["mechanism"] for row in foreign} == {
-        "M1", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "M12", "M13", "mechanism unknown",
+        "M1", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "M11", "M12", "M13", "M14", "mechanism unknown",
     }  # fmt: skip
     assert {(row["proof"], row["derived"]) for row in foreign} == {
         (p, d) for p in ("proved", "inferred") for d in (True, False)
     }
     assert {row["delivered"] for row in foreign} == {"yes", "no", "unknown"}
+    exposed = {row["mechanism"] for row in judged if row["kind"] == "exposed"}
+    assert exposed >= {"M5", "M7", "M8", "M12", "M13", "P0", "mechanism unknown"}
     assert {row["reason"] for row in judged if row["kind"] == "unknown"} == {
         "missing mover", "rows lost", "own rows lost", "owner lost", "source unknown", "transfer chain too long",
-        "undecided order", "undecided source",
+        "undecided order", "undecided source", "page geometry differs", "two writers",
     }  # fmt: skip
 
 

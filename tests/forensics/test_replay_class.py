@@ -8,7 +8,8 @@ import pytest
 from evidence_builder import INF, PREFILL, EvidenceBuilder
 
 from forensics.replay_class import Class, Classifier, Content, Reader
-from forensics.replay_facts import NONE, Facts
+from forensics.replay_facts import Facts
+from forensics.replay_records import NONE
 
 OWN, GIVEN, SOURCE = 20, 30, 500
 
@@ -45,8 +46,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def foreign(donor: int, by_share: bool = False) -> Content:
-    return Content(Class.FOREIGN, donor, by_share=by_share)
+def foreign(donor: int, cause: str = "") -> Content:
+    return Content(Class.FOREIGN, donor, cause=cause)
 
 
 def unknown(reason: str) -> Content:
@@ -80,9 +81,9 @@ def test_local_writes(scene: Scene, kind: str) -> None:
     ("identity", "found"),
     [
         ("same", Content(Class.ENTITLED)),
-        ("tenant", Content(Class.SHARED)),
-        ("meaning", Content(Class.WRONG)),
-        ("both", foreign(BOB, by_share=True)),
+        ("tenant", Content(Class.SHARED, cause="mechanism unknown")),
+        ("meaning", Content(Class.WRONG, cause="M12")),
+        ("both", foreign(BOB, "M12")),
     ],
 )
 def test_a_share_entitles_to_its_givers_content(scene: Scene, identity: str, found: Content) -> None:
@@ -159,9 +160,9 @@ def test_a_transfer_under_a_tag_whose_owner_is_lost(scene: Scene) -> None:
     ("identity", "found"),
     [
         ("same", Content(Class.ENTITLED)),
-        ("tenant", Content(Class.SHARED)),
-        ("meaning", Content(Class.WRONG)),
-        ("both", foreign(BOB, by_share=True)),
+        ("tenant", Content(Class.SHARED, cause="mechanism unknown")),
+        ("meaning", Content(Class.WRONG, cause="M12")),
+        ("both", foreign(BOB, "M12")),
     ],
 )
 def test_what_was_shared_at_the_source_stays_so_after_the_transfer(scene: Scene, identity: str, found: Content) -> None:

@@ -143,7 +143,7 @@ def test_two_certain_foreign_events_give_two_findings() -> None:
     incident.built.runs(incident.ann, (70, 80))
     assert [(row["donor_rid"], row["mechanism"], row["first_step"]) for row in incident.findings()] == [
         ("bob", "M1", 60),
-        ("carl", "M7", 70),
+        ("carl", "M13", 70),
     ]
 
 
@@ -249,7 +249,7 @@ def test_m7_freed_while_it_was_read() -> None:
 
 
 def test_m8_given_to_another_while_its_life_lasted() -> None:
-    incident = Incident(end=57)
+    incident = Incident(end=57, ended="reserved")
     incident.own()
     incident.built.life(70, incident.page, incident.bob, 57)
     incident.built.write(incident.page, incident.bob, 70, 58)
@@ -319,7 +319,7 @@ def test_delivered_between_the_first_possible_and_the_first_certain_pass(last_to
     incident = Incident()
     incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57)  # runs begin at times 501 and 601
     incident.built.rows["requests"][incident.ann]["last_token"] = last_token
-    rows = [row for row in incident.findings() if row["mechanism"] == "M7"]
+    rows = [row for row in incident.findings() if row["mechanism"] == "M13"]
     assert [row["delivered"] for row in rows] == [delivered]
 
 
@@ -349,7 +349,7 @@ def test_first_step_without_a_certain_pass_is_the_whole_run() -> None:
     incident.built.rows["passes"] = []
     incident.built.runs(incident.ann, (50, 70), step=100, n=20)
     incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57, t_lo=575, t_hi=580)
-    row = next(row for row in incident.findings() if row["mechanism"] == "M7")
+    row = next(row for row in incident.findings() if row["mechanism"] == "M13")
     assert (row["first_step"], row["first_step_last"], row["proof"]) == (100, 119, "inferred")
 
 

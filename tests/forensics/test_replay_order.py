@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from evidence_builder import INF, EvidenceBuilder
 
-from forensics.replay_facts import NEVER_AFTER, NEVER_BEFORE, NONE, Event, Facts, Passes, Read
+from forensics.replay_facts import Facts
 from forensics.replay_order import History, Mode, before, certain, gone, pre, seen
 from forensics.replay_ordinary import Timeline
+from forensics.replay_records import NEVER_AFTER, NEVER_BEFORE, NONE, Event, Passes, Read
 
 E, C = Mode.E, Mode.C
 
@@ -18,7 +19,8 @@ def event(lo: int, hi: int, **columns: Any) -> Event:
     defaults: dict[str, Any] = {
         "event": 0, "cell": 0, "kind": "write", "t_lo": NEVER_AFTER, "t_hi": NEVER_BEFORE, "owner": 0, "tag": 0,
         "mover": NONE, "post_seq": NEVER_AFTER, "done_seq": NEVER_BEFORE, "stream": NONE, "src_cell": NONE,
-        "src_lo": 0, "src_hi": 0, "src_tag": 0, "reason": "",
+        "src_lo": 0, "src_hi": 0, "src_tag": 0, "src_since": NEVER_BEFORE, "src_until": NEVER_AFTER, "digest": NONE, "pos": NONE,
+        "authority": NONE, "collided": 0, "acked": 0, "reason": "", "flaw": "",
     }  # fmt: skip
     return Event(**(defaults | {"lo": lo, "hi": hi} | columns))
 
@@ -28,6 +30,7 @@ def read(**columns: Any) -> Read:
     defaults: dict[str, Any] = {
         "read": 0, "cell": 0, "rq": 0, "owner": 0, "tag": 0, "s0": 20, "s1": 30, "s1_max": 30, "last_since": 25,
         "first_t": 230, "last_t_end": 290, "end_t": 300, "growth": NONE, "reserve_seq": 0, "end_seq": INF,
+        "pos": NONE, "req_lo": NEVER_BEFORE, "req_hi": NEVER_AFTER,
     }  # fmt: skip
     return Read(**(defaults | columns))
 

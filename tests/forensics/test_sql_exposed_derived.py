@@ -83,7 +83,7 @@ def _read(scene: Scene) -> None:
     scene.reads()
 
 
-@exposure("cross-tenant-share", ("exposed", "", None, ""))
+@exposure("cross-tenant-share", ("exposed", "mechanism unknown", None, ""))
 def _cross_tenant(scene: Scene) -> None:
     scene.life(BOB_TAG, scene.page, scene.bob, 1)
     scene.write(scene.page, scene.bob, BOB_TAG, 12)

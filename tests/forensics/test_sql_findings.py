@@ -15,7 +15,7 @@ from forensics.verdict import FINDING_COLUMNS
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def life_of_ann(scene: Scene, **flags: bool) -> None:
+def life_of_ann(scene: Scene, **flags: Any) -> None:
     scene.rows["tags"][0] |= flags
 
 
@@ -54,11 +54,11 @@ def stray_by_clock(scene: Scene) -> None:
     scene.reads()
 
 
-def overwritten(reserve: int | None, end: int = INF) -> Build:
+def overwritten(reserve: int | None, end: int = INF, ended: str = "freed") -> Build:
     """Bob writes after Ann's reserve, under a tag of his that was reserved at `reserve` (None: no record)."""
 
     def build(scene: Scene) -> None:
-        scene.rows["tags"][0]["end_seq"] = end
+        life_of_ann(scene, end_seq=end, ended=ended)
         if reserve is not None:
             scene.life(BOB_TAG, scene.page, scene.bob, reserve)
         scene.bobs(11, 12)
@@ -67,12 +67,12 @@ def overwritten(reserve: int | None, end: int = INF) -> Build:
     return build
 
 
-def sent_wrong(late: bool = False, reused: bool = False, in_window: bool = False) -> Build:
+def sent_wrong(late: bool = False, reused: bool = False, in_window: bool = False, before: bool = False) -> Build:
     """What landed under Ann's own grant was Bob's at the source: there from before, reused, or read before it was ready."""
 
     def build(scene: Scene) -> None:
         life_of_ann(scene, granted=True)
-        scene.life(70, scene.far, scene.far_ann, 1, 35 if reused else INF)
+        scene.life(70, scene.far, scene.far_ann, 31 if before else 1, 35 if reused else INF)
         scene.write(scene.far, scene.far_bob, 71, *((38, 35) if reused else (43, 41) if in_window else (30,)))
         if late:
             scene.write(scene.far, scene.far_ann, 70, 60, 55)
@@ -109,11 +109,13 @@ MECHANISMS: dict[str, tuple[Build, tuple[str, str]]] = {
     "stray-at-the-reserve": (stray(lo=10), ("foreign", "M3")),
     "stray-round-the-reserve": (stray(lo=9), ("foreign", "M1")),
     "stray-round-the-reserve-by-clock": (stray_by_clock, ("foreign", "M3")),
-    "overwritten-after-free": (overwritten(None), ("foreign", "M7")),
-    "overwritten-by-second-owner": (overwritten(11), ("foreign", "M8")),
-    "overwritten-by-next-owner": (overwritten(16, end=16), ("foreign", "M8")),
+    "overwritten-under-no-life": (overwritten(None), ("foreign", "M13")),
+    "overwritten-by-a-former-owner": (overwritten(5), ("foreign", "M7")),
+    "overwritten-by-second-owner": (overwritten(11, end=11, ended="reserved"), ("foreign", "M8")),
+    "overwritten-by-next-owner-of-a-stolen-page": (overwritten(17, end=16, ended="taken"), ("foreign", "M8")),
     "overwritten-by-later-owner": (overwritten(17, end=16), ("foreign", "M7")),
-    "source-never-written": (sent_wrong(), ("foreign", "M1")),
+    "source-never-written": (sent_wrong(before=True), ("foreign", "M1")),
+    "source-overrun": (sent_wrong(), ("foreign", "M13")),
     "source-reused": (sent_wrong(reused=True), ("foreign", "M5")),
     "source-reused-and-late": (sent_wrong(reused=True, late=True), ("foreign", "M5")),
     "source-written-over-while-read": (sent_wrong(in_window=True), ("unknown", "")),

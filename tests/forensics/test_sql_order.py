@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sql_cases import ANN_TAG, BOB_TAG, Build, Scene, brief, judge
 
+EXPOSED = ("exposed", "proved", "")
 CLEAN, INFERRED_CLEAN = ("clean", "proved", ""), ("clean", "inferred", "")
 FOREIGN, INFERRED_FOREIGN = ("foreign", "proved", ""), ("foreign", "inferred", "")
 UNDECIDED = ("unknown", "inferred", "undecided order")
@@ -98,9 +99,9 @@ CASES: dict[str, tuple[Build, tuple[str, str, str]]] = {
     "pre-seq-outranks-clock": (both((1, 5), (20, 21), None, {"t_hi": 1}), UNDECIDED),
     "pre-growth": (own_growth((1, 5)), CLEAN),
     "pre-growth-overlap": (own_growth((1, 21)), UNDECIDED),
-    "gone-seq": (bob_after(30, 31), CLEAN),
+    "gone-seq": (bob_after(30, 31), EXPOSED),
     "gone-seq-early": (bob_after(29, 31), UNDECIDED),
-    "gone-clock": (bob_after(29, 31, t_lo=300), INFERRED_CLEAN),
+    "gone-clock": (bob_after(29, 31, t_lo=300), EXPOSED),
     "gone-clock-tie": (bob_after(29, 31, t_lo=299), UNDECIDED),
     "gone-tail-open": (bob_after(31, 33, s1_max=35), UNDECIDED),
     "gone-clock-tail-open": (bob_after(29, 31, s1_max=35, t_lo=300), UNDECIDED),
@@ -154,4 +155,4 @@ def test_two_of_one_stream_keep_their_launch_order_beside_a_third() -> None:
         scene.write(scene.page, scene.cid, BOB_TAG, 31, 30, stream=1)
         scene.reads()
 
-    assert brief(judge({"one": build})["one"], "kind", "proof") == [("clean", "proved")]
+    assert brief(judge({"one": build})["one"], "kind", "proof") == [("exposed", "proved")]

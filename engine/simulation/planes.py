@@ -1,0 +1,212 @@
+"""What passes of one worker touch beside the `kv` pages of its first rank: the pools of other components.
+
+Invariant: as of `engine.simulation.executor`: a pass writes its slots and reads its table when it begins, and what it
+finds is judged by bytes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.components import STATE, WHOLE
+from engine.executor import DecodeWork, PoolWork, PrefillWork, TagMismatch
+from engine.request import PageTable, Request
+from engine.simulation.memory import PageStore, Write
+from engine.simulation.people import People
+from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
+from engine.simulation.truth import SimTruth
+from engine.simulation.world import Task
+
+Work = PrefillWork | DecodeWork
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass
+class Growth:
+    """What one decode run fills: a slot a pass of each of `pages` int32 [n], from `lo` int64 [n] on."""
+
+    pages: np.ndarray
+    lo: np.ndarray
+    stamps: np.ndarray
+    contents: np.ndarray
+    tags: np.ndarray
+    tainted: np.ndarray
+
+
+@dataclass
+class Plane:
+    """One pool in memory, and who reads in it."""
+
+    pool: str
+    store: PageStore
+    truth: SimTruth
+    readers: dict[int, Reader] = field(default_factory=dict)  # bound in the last decode run, by stamp
+    growth: Growth | None = None
+
+
+class Planes:
+    """Every plane of one worker; none in most."""
+
+    def __init__(self, task: Task, people: People, planes: Sequence[Plane] = ()) -> None:
+        self._task, self._people, self._planes = task, people, tuple(planes)
+        for plane in self._planes:
+            plane.store.changed = self._changed_in(plane)
+
+    def __bool__(self) -> bool:
+        return bool(self._planes)
+
+    def __iter__(self) -> Iterator[Plane]:
+        return iter(self._planes)
+
+    def prefill(self, work: PrefillWork, check: bool, step: int, now: int) -> tuple[TagMismatch, ...]:
+        """A chunk's bytes, now that its pass ends, and what it found where it read."""
+        person, wrong = self._people[work.stamp], []
+        for plane, one in self._touched(work):
+            size = plane.store.page_tokens
+            known = NOTHING if one.pool in WHOLE else person.contents(size)
+            first, stop = one.lo // size, -(-one.hi // size)
+            contents = contents_at(work.stamp, known, one.first + first, one.first + stop)
+            tainted = person.tainted_since is not None
+            plane.store.write(
+                Write(
+                    one.pages[first:stop], one.lo % size, one.hi - one.lo, work.stamp, contents, one.tags[first:stop],
+                    tainted,
+                ),
+                now,
+            )  # fmt: skip
+            reader = Reader(work.stamp, known, one.pages, one.tags, first=one.first)
+            wrong += self._look(plane, reader, one.reads, check, step, now) if one.reads else []
+        return tuple(wrong)
+
+    def bind(self, works: Sequence[DecodeWork]) -> None:
+        """Keep track of who reads which pages."""
+        before = [plane.readers for plane in self._planes]
+        for plane in self._planes:
+            plane.readers = {}
+        for work in works:
+            for plane, one in self._touched(work):
+                size = plane.store.page_tokens
+                known = NOTHING if one.pool in WHOLE else self._people[work.stamp].contents(size)
+                plane.store.readers[one.pages] += 1
+                plane.readers[work.stamp] = Reader(work.stamp, known, one.pages, one.tags, first=one.first)
+        for plane, readers in zip(self._planes, before, strict=True):
+            for stamp, old in readers.items():
+                plane.store.readers[old.pages] -= 1
+                new = plane.readers.get(stamp)
+                if new is not None and not old.stale and np.array_equal(old.pages, new.pages):
+                    new.stale = False
+
+    def read(self, work: DecodeWork, check: bool, step: int) -> tuple[TagMismatch, ...]:
+        """Look at what one request's pass finds, where it can have changed since its last one."""
+        wrong = []
+        for plane, one in self._touched(work):
+            reader = plane.readers[work.stamp]
+            if reader.stale:
+                reader.stale = False
+                wrong += self._look(plane, reader, one.reads, check, step, self._task.world.now)
+        return tuple(wrong)
+
+    def accept(self, request: Request, table: PageTable, step: int, check: bool) -> tuple[TagMismatch, ...]:
+        """Read a slot, unless its header is wrong and that is checked."""
+        now, wrong = self._task.world.now, []
+        for plane in self._planes:
+            if plane.pool == table.pool:
+                reader = Reader(request.stamp, NOTHING, table.pages, table.tags)
+                size = plane.store.page_tokens
+                plane.store.settle(table.pages, now)
+                found = self._mismatches(plane, reader, size) if check else []
+                if not found:
+                    plane.truth.read(look(plane.store, reader, size, now), request.stamp, step, now, plane.pool)
+                wrong += found
+        return tuple(wrong)
+
+    def begin(self, works: Sequence[DecodeWork]) -> None:
+        """A decode run over `works` begins: one slot of each a pass."""
+        for plane in self._planes:
+            plane.growth = None
+        touched: dict[int, list[tuple[DecodeWork, PoolWork]]] = {}
+        for work in works:
+            for plane, one in self._touched(work):
+                touched.setdefault(id(plane), []).append((work, one))
+        for plane in self._planes:
+            if id(plane) in touched:
+                plane.growth = self._growth(plane, touched[id(plane)])
+
+    def grow(self, done: int, fresh: int, now: int) -> None:
+        """`fresh` more passes of the run have begun, after `done`."""
+        for plane in self._planes:
+            one = plane.growth
+            if one is None:
+                continue
+            if plane.pool == STATE:
+                self._rewrite(plane.store, one, now)
+            else:
+                plane.store.grow(
+                    one.pages, one.lo + done, fresh, one.stamps, one.contents, one.tags, one.tainted, now
+                )
+
+    def scrub(self, pool: str, pages: np.ndarray) -> None:
+        """Zero pages."""
+        for plane in self._planes:
+            if plane.pool == pool:
+                plane.store.zero(pages, self._task.world.now)
+
+    def _touched(self, work: Work) -> Iterator[tuple[Plane, PoolWork]]:
+        given = {one.pool: one for one in work.others}
+        return ((plane, given[plane.pool]) for plane in self._planes if plane.pool in given)
+
+    def _growth(self, plane: Plane, touched: list[tuple[DecodeWork, PoolWork]]) -> Growth:
+        size = plane.store.page_tokens
+        at = [one.lo // size for _, one in touched]
+        stamps = np.array([work.stamp for work, _ in touched], np.int64)
+        places = np.array([one.first + i for (_, one), i in zip(touched, at, strict=True)], np.int64)
+        return Growth(
+            np.array([one.pages[i] for (_, one), i in zip(touched, at, strict=True)], np.int32),
+            np.array([one.lo % size for _, one in touched], np.int64),
+            stamps,
+            own_contents(stamps, places),
+            np.array([one.tags[i] for (_, one), i in zip(touched, at, strict=True)], np.int64),
+            np.array([self._people[work.stamp].tainted_since is not None for work, _ in touched], np.bool_),
+        )
+
+    @staticmethod
+    def _rewrite(store: PageStore, growth: Growth, now: int) -> None:
+        """Whole pages in place."""
+        pages = growth.pages
+        store.settle(pages, now)
+        store.race(pages)
+        for i in range(len(pages)):
+            part = slice(i, i + 1)
+            store.fill(pages[part], int(growth.stamps[i]), growth.contents[part], bool(growth.tainted[i]))
+        store.tag[pages], store.tokens[pages] = growth.tags, store.page_tokens
+        if store.readers[pages].max(initial=0) > 1:
+            store.tell(pages)
+
+    def _look(
+        self, plane: Plane, reader: Reader, tokens: int, check: bool, step: int, now: int
+    ) -> list[TagMismatch]:
+        plane.truth.read(look(plane.store, reader, tokens, now), reader.stamp, step, now, plane.pool)
+        return self._mismatches(plane, reader, tokens) if check else []
+
+    @staticmethod
+    def _mismatches(plane: Plane, reader: Reader, tokens: int) -> list[TagMismatch]:
+        return [
+            TagMismatch(
+                int(reader.pages[i]), i, int(reader.tags[i]), int(plane.store.tag[reader.pages[i]]), plane.pool
+            )
+            for i in mismatches(plane.store, reader, tokens)
+        ]
+
+    def _changed_in(self, plane: Plane) -> Callable[[np.ndarray], None]:
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
+
+        def changed(pages: np.ndarray) -> None:
+            touched = set(pages.tolist())
+            for reader in plane.readers.values():
+                reader.stale |= not touched.isdisjoint(reader.pages.tolist())
+            self._task.call()
+
+        return changed
