@@ -29,6 +29,7 @@ class Taken:
     identity: Identity
     keys: np.ndarray
     cached: int
+    scope: Scope  # among whom its pages may pass
     locks: list[CacheLock] = field(default_factory=list)
     filed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # own pages that are the cache's now
 
@@ -48,10 +49,11 @@ class CachedPrefix:
         self, pool: BlockPool, recorder: Recorder, scope: Scope, secret: bytes, faults: Faults, checks: Checks
     ) -> None:
         self._pool, self._faults, self._checks = pool, faults, checks
-        self._scope, self._secret = scope, secret
-        proper = PageKeys(secret, pool.page_tokens, scope)
-        self.tree = RadixCache(pool, recorder, salt_fp=proper.salt_fp)
+        self._configured = self._scope = scope  # `_scope` as it is for the request at hand
+        self._secret = secret
+        self.tree = RadixCache(pool, recorder, salt_fp=self._salt_fp)
         self._taken: dict[int, Taken] = {}
+        self.asked_tokens = self.hit_tokens = 0  # of all prompts so far, and those of them found
 
     def take(self, request: Request, tokens: int, whole: bool) -> int | None:
         """Give a request its table of `tokens` tokens, evicting what nobody reads; returns how many tokens of it are
@@ -63,7 +65,7 @@ class CachedPrefix:
         spare = self._pool.free_pages + self.tree.evictable_pages
         if wanted > spare - self._idle_among(match):
             return None
-        taken = Taken(identity, keys, len(match))
+        taken = Taken(identity, keys, len(match), self._scope)
         if len(match):
             taken.locks.append(self.tree.lock(match, request.req, identity))
         if wanted > self._pool.free_pages:
@@ -72,7 +74,9 @@ class CachedPrefix:
         request.pages = np.concatenate([match.pages, pages])
         request.tags = np.concatenate([match.tags, np.full(wanted, tag, np.int64)])
         self._taken[request.req] = taken
-        return self.tree.cached_tokens(match)
+        cached = self.tree.cached_tokens(match)
+        self.asked_tokens, self.hit_tokens = self.asked_tokens + tokens, self.hit_tokens + cached
+        return cached
 
     def file(self, request: Request) -> None:
         """The whole prompt is computed: its full pages become the cache's, and stay locked until `leave`."""
@@ -80,6 +84,7 @@ class CachedPrefix:
         count = len(taken.keys)
         if not count:
             return
+        self._scope = taken.scope
         inserted = self.tree.insert(
             request.req, taken.identity, taken.keys, request.pages[:count], request.tags[:count], keep=True
         )
@@ -105,7 +110,7 @@ class CachedPrefix:
         return int(np.count_nonzero(self._pool.references(match.pages) == 0))
 
     def _keys(self, request: Request, identity: Identity) -> np.ndarray:
-        fields, scope, faults = ALL_FIELDS, self._scope, self._faults
+        fields, faults, self._scope = ALL_FIELDS, self._faults, self._configured
         if faults.incomplete_key.strikes() and not self._checks.failed(
             SCOPED_KEYS, request.req, expected=len(ALL_FIELDS.names), found=len(ALL_FIELDS.names) - 1
         ):
@@ -114,7 +119,11 @@ class CachedPrefix:
         if faults.shared_scope.strikes() and not self._checks.failed(
             SCOPED_KEYS, request.req, expected=int(self._scope), found=int(Scope.SHARED)
         ):
-            scope = Scope.SHARED
+            self._scope = Scope.SHARED
         given = request.given.tokens
         prompt: Prompt = given if hasattr(given, "page_digests") else TokenPrompt(given)
-        return PageKeys(self._secret, self._pool.page_tokens, scope, fields).of(identity, prompt)
+        return PageKeys(self._secret, self._pool.page_tokens, self._scope, fields).of(identity, prompt)
+
+    def _salt_fp(self, identity: Identity) -> int:
+        """By the scope in force: a scope that is too wide is a policy (P0), and only a field left out a broken key."""
+        return PageKeys(self._secret, self._pool.page_tokens, self._scope).salt_fp(identity)

@@ -81,8 +81,10 @@ class Components:
         """Whether every pool has the pages of a request of `tokens` tokens that grows to `final_tokens`, beside what
         those that have started may still grow by."""
         for name, pool in self.pools.items():
-            first, stop = self.places(name, max(tokens, final_tokens or 0))
-            if min(stop - first, pool.usable_pages) + self.promised[name] > pool.free_pages:
+            first, stop = self.places(name, tokens)
+            low, high = self.places(name, max(tokens, final_tokens or 0))
+            wanted = max(stop - first, min(high - low, pool.usable_pages))
+            if wanted + self.promised[name] > pool.free_pages:
                 return False
         return True
 
@@ -168,10 +170,10 @@ class Components:
         slot = request.others.get(SLOT)
         return self.hooks.accept(request, slot, step, check) if slot is not None else ()
 
-    def bind(self, request: Request) -> None:
-        """Decode starts to attend; the metadata was read with its bind, and its page goes back."""
+    def bind(self, request: Request, written: int) -> None:
+        """Decode starts to attend to `written` tokens; the metadata was read with its bind, and its page goes back."""
         for name, table in request.others.items():
-            tokens = None if name in WHOLE else self.tokens_in(name, table, request.prompt_tokens)
+            tokens = None if name in WHOLE else self.tokens_in(name, table, written)
             self._bind(request, table, 0, len(table.pages), **({} if tokens is None else {"tokens": tokens}))
         slot = request.others.pop(SLOT, None)
         if slot is not None:
@@ -232,6 +234,7 @@ class Components:
 
     def free(self, request: Request, cause: str, scrub: bool = False) -> None:
         """Every page goes back."""
+        self.grows_no_more(request)
         for table in reversed(request.others.values()):
             if scrub:
                 self.hooks.scrub(table.pool, table.pages)
@@ -249,14 +252,32 @@ class Components:
         for name, table in request.others.items():
             self.pools[name].quarantine(request.req, int(table.tags[0]), table.pages)
 
-    def audit(self, requests: Mapping[int, Request]) -> list[PoolAudit]:
+    def room_for(self, tables: Mapping[str, PageTable]) -> bool:
+        """Whether every pool has as many pages as some tables, and one to grow into."""
+        return all(self.pools[name].free_pages > len(table.pages) for name, table in tables.items())
+
+    def take_back(self, request: Request, tables: Mapping[str, PageTable], final_tokens: int) -> None:
+        """Give a request pages in the places of tables that it has given up. Raises MemoryError."""
+        for name, old in tables.items():
+            pool, (low, high) = self.pools[name], self.places(name, final_tokens)
+            pages, tag = pool.reserve(request.req, len(old.pages))
+            table = PageTable(name, old.first, pages, np.full(len(pages), tag, np.int64), bound=old.bound)
+            table.promised = max(min(high - low, pool.usable_pages) - len(pages), 0)
+            self.promised[name] += table.promised
+            request.others[name] = table
+
+    def audit(self, requests: Mapping[int, Request]) -> dict[str, PoolAudit]:
         """Account for the pages of every pool, and record the outcomes."""
-        return [
-            pool.audit(
+        return {
+            name: pool.audit(
                 {req: one.others[name].pages for req, one in requests.items() if name in one.others}, record=True
             )
             for name, pool in self.pools.items()
-        ]
+        }
+
+    def in_transfer(self, name: str, requests: Iterable[Request]) -> int:
+        """Pages of a pool that requests have."""
+        return sum(len(request.others[name].pages) for request in requests if name in request.others)
 
     def _written(self, name: str, table: PageTable, start: int, stop: int, last: bool) -> tuple[int, int] | None:
         """Slots, counted from the first of a table, that a prefill pass over tokens [start, stop) fills."""
@@ -288,6 +309,14 @@ class Components:
     def _give_back(self, request: Request, table: PageTable, cause: str) -> None:
         for tag, start, stop in reversed(list(tag_runs(table.tags))):
             self.pools[table.pool].free(request.req, tag, table.pages[start:stop], cause)
+
+
+def token_capacity(pages: Mapping[str, int], page_tokens: int) -> int:
+    """Tokens of the longest prompt that pools of so many usable pages can hold; a window that is whole holds any."""
+    bounding = [
+        count for name, count in pages.items() if not (name in WHOLE or (name == WINDOW and count >= WINDOW_PAGES))
+    ]
+    return min(bounding) * page_tokens
 
 
 def granted(message: Iterable[Mapping[str, Any]]) -> tuple[PoolGrant, ...]:

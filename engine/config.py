@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+PREFIX_CACHES = ("off", "user", "tenant", "organisation", "global")
+
 
 @dataclass(frozen=True)
 class EngineConfig:
@@ -22,9 +24,16 @@ class EngineConfig:
     defences: dict[str, str] = field(default_factory=dict)
     truth: bool = False
     step_run_ms: int = 1000  # longest run of passes in one steps row; 0 = a row per pass
-    tenants: dict[str, str] = field(default_factory=dict)  # tenant -> API key
+    tenants: dict[str, str] = field(default_factory=dict)  # tenant, or organisation/tenant -> API key
     prefill_workers: int = 1
     decode_workers: int = 1
+    prefix_cache: str = "off"  # of PREFIX_CACHES: among whom cached prompt pages may pass
+    host_pages: int = 0  # of each decode worker's host pool, with its null block; 0: there is none
+    reserved_tokens: int | None = None  # of an answer, for which pages are kept at its start; None: for all of it
+    transfer_pages: int = 8  # in one write batch
+    hold_timeout_ms: int = 30_000  # for which pages of an aborted handoff wait for their writer
+    on_timeout: str = "quarantine"  # or release
+    scrub: bool = False  # zero pages before they go back to the pool
 
 
 @dataclass(frozen=True)

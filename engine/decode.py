@@ -121,7 +121,7 @@ class DecodeEngine(Role):
             request.final_pages = self._final_pages(request)
             if request.final_pages + self._promised > self.pool.free_pages:
                 break
-            if not self.others.fit(request.prompt_tokens, self._final_tokens(request)):
+            if not self.others.fit(request.prompt_tokens, self.final_tokens(request)):
                 break
             self.runs.close()
             self.prealloc.popleft()
@@ -131,9 +131,9 @@ class DecodeEngine(Role):
 
     def _final_pages(self, request: Request) -> int:
         """Pages that are kept for a request."""
-        return min(self.pool.pages_for(self._final_tokens(request)), self.pool.usable_pages)
+        return min(self.pool.pages_for(self.final_tokens(request)), self.pool.usable_pages)
 
-    def _final_tokens(self, request: Request) -> int:
+    def final_tokens(self, request: Request) -> int:
         """Tokens that pages are kept for: all of its answer, or the first of it. The last of an answer is never
         written."""
         answer, reserved = request.given.max_tokens, self.parts.pace.reserved_tokens
@@ -157,7 +157,7 @@ class DecodeEngine(Role):
         self._started[request.req] = request
         self._promised += max(request.final_pages - count, 0)
         request.tags = np.full(count, tag, np.int64)
-        self.others.reserve(request, request.prompt_tokens, self._final_tokens(request))
+        self.others.reserve(request, request.prompt_tokens, self.final_tokens(request))
         request.move(RequestStatus.TRANSFERRING)
         recorder, given = self.recorder, request.given
         prefill = self.parts.names[given.bootstrap]
@@ -235,7 +235,7 @@ class DecodeEngine(Role):
             return
         self.row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
         self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
-        self.others.bind(request)
+        self.others.bind(request, prompt)
         request.move(RequestStatus.RUNNING)
         self.row(request, "first_token")
         self._running[request.req] = request
@@ -246,7 +246,7 @@ class DecodeEngine(Role):
         check, enforced = self.checks.mode(PAGE_TAG) is not CheckMode.OFF, False
         for wrong in self.others.accept(request, self.runs.next_step(), check):
             enforced = self.checks.failed(
-                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=wrong.pool, page=wrong.page
+                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, **wrong.place()
             )
         if enforced:
             words = "the handoff metadata is not this request's; nothing was read"
@@ -352,7 +352,7 @@ class DecodeEngine(Role):
         enforced = False
         for wrong in result.mismatches:
             enforced = self.checks.failed(
-                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, pool=wrong.pool, page=wrong.page,
+                PAGE_TAG, request.req, expected=wrong.expected, found=wrong.found, **wrong.place(),
                 step=self.runs.steps,
             )  # fmt: skip
         if enforced:
@@ -366,7 +366,7 @@ class DecodeEngine(Role):
         """`count` tokens leave for the client, the last of which is `token`; the last of all ends the request."""
         request.output_tokens, request.last_token = request.output_tokens + count, token
         request.last_token_us = self.parts.clock.now_us()
-        self.parts.emit(request.given.rid, TokenLeft(token, count))
+        self.parts.emit(request.given.rid, TokenLeft(token, count, request.cached_tokens))
         if request.output_tokens >= request.given.max_tokens:
             self._stop(request, "finish", None)
 

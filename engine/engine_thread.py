@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Any
 
 from engine.role import Event, Role
 
@@ -30,6 +31,7 @@ class EngineThread:
     def __init__(self) -> None:
         self._listeners: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Event]]] = {}
         self._aborts: OrderedDict[str, int] = OrderedDict()  # rid -> passes that had ended when its abort came
+        self._calls: deque[Callable[[], None]] = deque()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self.failure: BaseException | None = None
@@ -41,6 +43,8 @@ class EngineThread:
         def run() -> None:
             try:
                 while not self._stop.is_set():
+                    while self._calls:
+                        self._calls.popleft()()
                     if not role.tick().busy:
                         # Messages of peers come without a wake-up: short naps while any request is alive.
                         self._wake.wait(BUSY_WAIT if role.running() else IDLE_WAIT)
@@ -87,6 +91,22 @@ class EngineThread:
             self._aborts.popitem(last=False)
         self.wake()
         return after
+
+    async def call(self, question: Callable[[], Any]) -> Any:
+        """What `question` answers between two turns, in the engine thread."""
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Any] = loop.create_future()
+
+        def tell(answer: Any) -> None:
+            if not answered.cancelled():
+                answered.set_result(answer)
+
+        def ask() -> None:
+            loop.call_soon_threadsafe(tell, question())
+
+        self._calls.append(ask)
+        self.wake()
+        return await answered
 
     def wake(self) -> None:
         """There is something to do."""

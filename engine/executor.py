@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -64,6 +64,11 @@ class TagMismatch:
     expected: int
     found: int
     pool: str = "kv"
+    rank: int | None = None  # of the worker's ranks, where it has several
+
+    def place(self) -> dict[str, Any]:
+        """Where it was, as columns of a check."""
+        return {"pool": self.pool, "page": self.page} | ({} if self.rank is None else {"rank": self.rank})
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,8 @@ class LateWrite(Fault):
     gated: dict[int, str] = field(default_factory=dict)  # xfer -> rid
 
     def take(self, xfer: int, rid: str) -> bool:
-        """Whether this handoff's writes are to be gated."""
-        if not self.on or self.armed <= 0:
+        """Whether this handoff's writes are to be gated, for this fault or another."""
+        if self.armed <= 0:
             return False
         self.armed -= 1
         self.gated[xfer] = rid

@@ -84,12 +84,13 @@ class Fleet:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
 
-    def take(self, role: str) -> Seat | None:
-        """A place at the worker of a role that has the fewest requests, the first of equals; None where none is up."""
+    def take(self, role: str, wanted: Worker | None = None) -> Seat | None:
+        """A place at the worker of a role that has the fewest requests, the first of equals, or at the one `wanted`
+        where it is up; None where none is up."""
         up = [worker for worker in self.workers if worker.address.role == role and worker.epoch]
         if not up:
             return None
-        worker = min(up, key=lambda each: each.live)
+        worker = wanted if wanted in up else min(up, key=lambda each: each.live)
         worker.live += 1
         return Seat(worker, worker.epoch)
 

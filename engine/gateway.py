@@ -18,6 +18,7 @@ import httpx
 from engine.clock import RealClock
 from engine.config import ProcessConfig
 from engine.defences import ADMISSION_GATE, Checks, Defences, Limits
+from engine.faults import Faults
 from engine.fleet import Fleet, Worker
 from engine.ledger.recorder import Recorder
 from engine.openai_api import MODEL
@@ -42,12 +43,15 @@ class Gateway:
         self.tokenizer = ByteTokenizer()
         self.tenants = Tenants(config.engine.tenants, config.ledger_key)
         self.checks = Checks(Defences.parse(config.engine.defences), recorder)
+        self.faults = Faults()
+        for name in config.engine.faults:
+            self.faults.switch(name, True)
         self.answers: Counter[int] = Counter()
         # Connections are given up before a worker's door does so (5 s): a request never meets one that just closed.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2)
         self._http = httpx.AsyncClient(timeout=httpx.Timeout(10, read=None), limits=limits, trust_env=False)
         self.fleet = Fleet(config.workers, self._http, self._learn)
-        self._relay = Relay(self.fleet, self._http, config.hop_key)
+        self._relay = Relay(self.fleet, self._http, config.hop_key, self.faults.room_collision)
         self.pools: dict[str, int] = {}  # role -> tokens of its smallest pool
         self._next_req = 1
         self._rids: OrderedDict[str, None] = OrderedDict()
@@ -80,7 +84,7 @@ class Gateway:
         """The longest prompt that every role can take."""
         return min([*self.pools.values(), self.config.engine.context_tokens - 1])
 
-    def receive(self, headers: Mapping[str, str], text: str, budget: int) -> Call:
+    def receive(self, headers: Mapping[str, str], text: str, budget: int, user: str | None = None) -> Call:
         """Identity and admission of one request. Raises Refused."""
         tenant = self.tenants.from_authorization(headers.get("authorization"))
         if tenant is None:
@@ -90,7 +94,8 @@ class Gateway:
         purpose = headers.get("x-kvwitness-purpose", "customer")
         if purpose not in PURPOSES:
             raise Refused(RequestError(400, "bad_purpose", f"x-kvwitness-purpose: one of {', '.join(PURPOSES)}"))
-        call = Call(rid, self._next_req, tokens, budget, self.tenants.pseudonym(tenant), purpose)
+        owner = self.tenants.identity(tenant, user)
+        call = Call(rid, self._next_req, tokens, budget, owner.tenant, purpose, owner.organisation, owner.user)
         self._next_req += 1
         self.recorder.record(
             "requests", "receive", req=call.req, rid=call.rid, attempt=1, choice=0, tenant=call.tenant, purpose=purpose,

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from engine.door import VERSION, answer_errors_as_openai, gone
+from engine.fault_door import hop_check, switch_routes
 from engine.gateway import Gateway
 from engine.metrics import GatewayCollector, render
 from engine.openai_api import CHAT, COMPLETION, MODEL, Answer, ChatBody, CompletionBody, Shape, sse, usage
@@ -57,6 +58,7 @@ def gateway_app(gateway: Gateway) -> FastAPI:
         return await _answer(gateway, CHAT, body, request)
 
     _info_routes(app, gateway)
+    switch_routes(app, gateway.faults, hop_check(gateway.config.hop_key))
     return app
 
 
@@ -84,7 +86,7 @@ def _info_routes(app: FastAPI, gateway: Gateway) -> None:
             "worker": gateway.config.name, "epoch": gateway.recorder.epoch, "version": VERSION, "ledger": engine.ledger,
             "disaggregation_mode": "gateway", "served_model_name": MODEL, "context_length": engine.context_tokens,
             "max_req_input_len": gateway.limit(), "pools": gateway.pools,
-            "defences": gateway.checks.defences.modes(), "faults": [],
+            "defences": gateway.checks.defences.modes(), "faults": gateway.faults.active(),
             "workers": [worker.state() for worker in gateway.fleet.workers],
         }  # fmt: skip
 
@@ -95,7 +97,7 @@ def _info_routes(app: FastAPI, gateway: Gateway) -> None:
 
 
 async def _answer(gateway: Gateway, shape: Shape, body: CompletionBody | ChatBody, request: HttpRequest) -> Response:
-    call = gateway.receive(request.headers, body.text(), body.budget)
+    call = gateway.receive(request.headers, body.text(), body.budget, body.user)
     answer = Answer(shape, call.rid, int(time.time()), body.model)
     tokens = gateway.tokens(call)
     headers = {"x-request-id": call.rid}
@@ -118,7 +120,7 @@ async def _answer(gateway: Gateway, shape: Shape, body: CompletionBody | ChatBod
     call.last_token = gateway.clock.now_us()
     gateway.end(call, None)
     gateway.answers[200] += 1
-    return JSONResponse(answer.whole(text, usage(len(call.tokens), call.sent)), headers=headers)
+    return JSONResponse(answer.whole(text, usage(len(call.tokens), call.sent, call.cached_tokens)), headers=headers)
 
 
 async def _settle(gateway: Gateway, call: Call, tokens: AsyncGenerator[int], error: RequestError | None) -> None:
@@ -161,7 +163,7 @@ async def _chunks(
         error = None
         yield answer.chunk(answer.text(0, final=True), "length")
         if include_usage:
-            yield answer.usage_chunk(usage(len(call.tokens), call.sent))
+            yield answer.usage_chunk(usage(len(call.tokens), call.sent, call.cached_tokens))
         yield b"data: [DONE]\n\n"
     except Refused as refused:
         error = refused.error

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from engine.defences import DETECTORS, Checks
+from engine.request import RequestStatus
 from engine.role import Role
 
 
@@ -32,7 +33,23 @@ class RoleCollector(Collector):
             ),
             "kvwitness_running_requests": ("Requests that are not at an end", self._role.running()),
             "kvwitness_free_pages": ("Free pages", counts["free"]),
+            "kvwitness_used_pages": ("Pages that requests use", counts["used"]),
+            "kvwitness_cached_pages": ("Pages of the prefix cache that nobody reads", counts["cached"]),
+            "kvwitness_shared_pages": ("Pages of the prefix cache that requests read", counts["shared"]),
             "kvwitness_held_pages": ("Pages held for a remote writer", counts["held"]),
+            "kvwitness_quarantined_pages": ("Pages held past their deadline", counts["quarantined"]),
+            "kvwitness_hold_deadline_seconds": (
+                "Seconds until the first deadline of held pages; 0 where none are held",
+                self._first_deadline(),
+            ),
+            "kvwitness_acks_outstanding": (
+                "Handoffs that ended here and whose writer has not said that it has drained",
+                self._in_state(RequestStatus.HELD),
+            ),
+            "kvwitness_retracted_requests": (
+                "Requests whose pages wait in the host pool",
+                self._in_state(RequestStatus.RETRACTED),
+            ),
             "kvwitness_paused": ("1 while passes are paused by an operator", int(self._role.paused)),
             "kvwitness_ledger_broken": (
                 "1 while the ledger cannot be written",
@@ -45,7 +62,25 @@ class RoleCollector(Collector):
         for kind, count in sorted(self._role.heard.copy().items()):
             heard.add_metric([kind], count)
         yield heard
+        if parts.prefix is not None:
+            for name, words, count in (
+                ("kvwitness_prefix_hit_tokens", "Prompt tokens found in the prefix cache", parts.prefix.hit_tokens),
+                ("kvwitness_prefix_asked_tokens", "Prompt tokens of all requests", parts.prefix.asked_tokens),
+            ):
+                yield CounterMetricFamily(name, words, value=count)
         yield _failures(parts.checks)
+
+    def _in_state(self, status: RequestStatus) -> int:
+        return sum(request.status is status for request in list(self._role.requests.values()))
+
+    def _first_deadline(self) -> float:
+        now = self._role.parts.clock.now_us()
+        deadlines = [
+            request.hold_deadline_us
+            for request in list(self._role.requests.values())
+            if request.status is RequestStatus.HELD and request.hold_deadline_us is not None
+        ]
+        return max(min((each for each in deadlines if each > now), default=now) - now, 0) / 1e6
 
 
 class GatewayCollector(Collector):

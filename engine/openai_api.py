@@ -29,6 +29,7 @@ class _Body(BaseModel):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Literal[1] = 1
+    user: str | None = None  # the tenant's own name for its end user: it parts users of one tenant, never tenants
 
     @property
     def include_usage(self) -> bool:
@@ -114,11 +115,11 @@ COMPLETION = Shape("cmpl", "text_completion", "text_completion")
 CHAT = Shape("chatcmpl", "chat.completion", "chat.completion.chunk")
 
 
-def usage(prompt_tokens: int, output_tokens: int) -> dict[str, int]:
-    """OpenAI's usage object."""
+def usage(prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> dict[str, Any]:
+    """OpenAI's usage object; `cached_tokens` of the prompt were not computed for this request."""
     return {
         "prompt_tokens": prompt_tokens, "completion_tokens": output_tokens,
-        "total_tokens": prompt_tokens + output_tokens,
+        "total_tokens": prompt_tokens + output_tokens, "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }  # fmt: skip
 
 
@@ -134,7 +135,7 @@ class Answer:
         """Text that one more token completes; padding (0) renders as nothing."""
         return self._decoder.decode(bytes([token]) if token else b"", final)
 
-    def whole(self, text: str, counts: dict[str, int]) -> dict[str, Any]:
+    def whole(self, text: str, counts: dict[str, Any]) -> dict[str, Any]:
         """The body of an unstreamed answer."""
         return {**self._head, "object": self._shape.object, "choices": [self._shape.choice(text)], "usage": counts}
 
@@ -142,7 +143,7 @@ class Answer:
         """One stream chunk."""
         return sse({**self._head, "object": self._shape.chunk_object, "choices": [self._shape.delta(text, finish)]})
 
-    def usage_chunk(self, counts: dict[str, int]) -> bytes:
+    def usage_chunk(self, counts: dict[str, Any]) -> bytes:
         """The chunk that `include_usage` asks for."""
         return sse({**self._head, "object": self._shape.chunk_object, "choices": [], "usage": counts})
 

@@ -236,8 +236,8 @@ class PrefillEngine(Role):
                 worst = result.mismatches[0]
                 message = f"page {worst.page} does not hold this request's content"
                 if self.checks.failed(
-                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, pool=worst.pool,
-                    page=worst.page, step=self.runs.steps, n=len(result.mismatches),
+                    PAGE_TAG, item.request.req, expected=worst.expected, found=worst.found, step=self.runs.steps,
+                    n=len(result.mismatches), **worst.place(),
                 ):  # fmt: skip
                     item.failed = message
             if item.done == len(item.tokens) and not item.failed:

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from engine.faults import RoomCollision
 from engine.fleet import Fleet, Seat
 from engine.request import RequestError
 
@@ -45,6 +46,9 @@ class Call:
     budget: int
     tenant: str
     purpose: str
+    organisation: str | None = None
+    user: str | None = None
+    cached_tokens: int = 0  # of the prompt, as decode has it from prefill
     sent: int = 0
     last_token: int | None = None
     ended: bool = False
@@ -55,6 +59,7 @@ class _Trip:
     """What is known of one request on its way through both workers."""
 
     rid: str
+    room: int
     prefill: Seat
     decode: Seat
     headers: dict[str, str]
@@ -67,8 +72,12 @@ class _Trip:
 class Relay:
     """Carries requests to one prefill and one decode worker each; tenant and purpose go along as headers."""
 
-    def __init__(self, fleet: Fleet, http: httpx.AsyncClient, hop_key: str) -> None:
+    def __init__(
+        self, fleet: Fleet, http: httpx.AsyncClient, hop_key: str, collision: RoomCollision | None = None
+    ) -> None:
         self._fleet, self._http, self._hop_key = fleet, http, hop_key
+        self._collision = collision or RoomCollision()
+        self._last: _Trip | None = None
         self._loose: set[asyncio.Task[None]] = set()  # what goes on after its request has ended
 
     async def close(self) -> None:
@@ -100,6 +109,7 @@ class Relay:
                     reason = event["meta_info"]["finish_reason"]
                     if trip.refusal is not None or "error" in event:
                         raise Refused(trip.refusal or _error_in(event, reason["status_code"]))
+                    call.cached_tokens = event["meta_info"].get("cached_tokens", 0)
                     for token in event["output_ids"]:
                         trip.begun = True
                         yield token
@@ -119,8 +129,11 @@ class Relay:
             trip.decode.leave()
 
     def _set_out(self, call: Call, note_room: Callable[[int], object]) -> tuple[_Trip, dict[str, Any]]:
-        """Two workers, a room and the body for both. Raises Refused."""
-        prefill, decode = self._fleet.take("prefill"), self._fleet.take("decode")
+        """Two workers, a room and the body for both; under the fault room-collision those of the request before.
+        Raises Refused."""
+        last = self._last if self._last is not None and self._collision.strikes() else None
+        prefill = self._fleet.take("prefill", last.prefill.worker if last else None)
+        decode = self._fleet.take("decode", last.decode.worker if last else None)
         if prefill is None or decode is None:
             for seat in (prefill, decode):
                 if seat is not None:
@@ -128,7 +141,7 @@ class Relay:
             role = "prefill" if prefill is None else "decode"
             words = f"no {role} worker is up; try again later"
             raise Refused(RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "no_worker", words))
-        room = secrets.randbits(62)
+        room = last.room if last else secrets.randbits(62)
         note_room(room)
         body = {
             "input_ids": call.tokens, "sampling_params": {"max_new_tokens": call.budget}, "rid": call.rid,
@@ -137,7 +150,11 @@ class Relay:
         headers = {
             "x-kvwitness-hop": self._hop_key, "x-kvwitness-tenant": call.tenant, "x-kvwitness-purpose": call.purpose,
         }  # fmt: skip
-        return _Trip(call.rid, prefill, decode, headers), body
+        for name, value in (("organisation", call.organisation), ("user", call.user)):
+            if value is not None:
+                headers[f"x-kvwitness-{name}"] = value
+        self._last = _Trip(call.rid, room, prefill, decode, headers)
+        return self._last, body
 
     async def _prefill(self, trip: _Trip, body: dict[str, Any]) -> None:
         """Prefill's half. Where it fails in a way that prefill cannot tell decode, decode is told: it would wait."""

@@ -81,7 +81,7 @@ class Releases:
         request.move(RequestStatus.HELD)
         role.grows_no_more(request)
         policy = role.parts.holds
-        deadline = role.parts.clock.now_us() + policy.timeout_us
+        request.hold_deadline_us = deadline = role.parts.clock.now_us() + policy.timeout_us
         own = self._pool.owner_tags(request.pages) == tag  # all, but for the fault double-free
         self._pool.hold(request.req, tag, request.pages[own], "abort", deadline=deadline)
         role.others.hold(request, "abort", deadline)

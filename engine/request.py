@@ -123,6 +123,7 @@ class Request:
     cached_tokens: int = 0  # of its prompt, that prefill found in its cache
     final_pages: int = 0  # of its table on decode when its answer is whole
     freed: int = 0  # pages at the head of its table that a fault has already freed
+    hold_deadline_us: int | None = None  # of its pages, where they are held
     told: bool = False  # whether the client has heard of its end
     others: dict[str, PageTable] = field(default_factory=dict)  # pool -> its pages there, of pools beside `kv`
 

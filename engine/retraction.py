@@ -7,16 +7,29 @@ are freed only after the copy is done, and what comes back lands under a new tag
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.block_pool import BlockPool, tag_runs
 from engine.ledger.tag import make_tag
-from engine.request import Request, RequestStatus
+from engine.request import PageTable, Request, RequestStatus
 
 if TYPE_CHECKING:
     from engine.decode import DecodeEngine
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a retracted request's KV lies: host `pages` (int32 [n]) under `tag`, those of `kv` first and then those of
+    each of `others`, the tables that it had of other pools."""
+
+    pages: np.ndarray
+    tag: int
+    kv: int
+    others: dict[str, PageTable]
 
 
 class Retraction:
@@ -25,22 +38,23 @@ class Retraction:
     def __init__(self, role: DecodeEngine, host: BlockPool) -> None:
         self._role, self.host = role, host
         self.waiting: deque[Request] = deque()
-        self._places: dict[int, tuple[np.ndarray, int]] = {}  # req -> host pages and their tag
+        self._places: dict[int, Place] = {}  # by req
 
     def retract(self, request: Request) -> bool:
         """Move a running request's KV to the host pool and free its pages; False where the host pool is too full."""
-        role, count = self._role, len(request.pages)
+        role, others = self._role, request.others
+        count = len(request.pages) + sum(len(table.pages) for table in others.values())
         if self.host.free_pages < count:
             return False
         role.runs.close()
         role.row(request, "pause", reason="retracted")
         pages, tag = self.host.reserve(request.req, count)
-        for src_tag, start, stop in tag_runs(request.tags):
-            self._copy(
-                request, (role.pool, self.host), (request.pages[start:stop], pages[start:stop]), src_tag, tag, start
-            )
+        place = self._places[request.req] = Place(pages, tag, len(request.pages), others)
+        for pool, first, table, kept in self._tables(request, place):
+            for src_tag, start, stop in tag_runs(table.tags):
+                moved = table.pages[start:stop], kept[start:stop]
+                self._copy(request, (pool, self.host), moved, src_tag, tag, first + start)
         role.let_go(request, "retract")
-        self._places[request.req] = pages, tag
         request.move(RequestStatus.RETRACTED)
         request.pages, request.tags = np.zeros(0, np.int32), np.zeros(0, np.int64)
         self.waiting.append(request)
@@ -51,16 +65,19 @@ class Retraction:
         resumed = False
         while self.waiting:
             request = self.waiting[0]
-            host_pages, host_tag = self._places[request.req]
-            if self._role.pool.free_pages < len(host_pages) + 1:
+            role, place = self._role, self._places[request.req]
+            if role.pool.free_pages < place.kv + 1 or not role.others.room_for(place.others):
                 break
             self.waiting.popleft()
-            role = self._role
-            request.pages, tag = role.pool.reserve(request.req, len(host_pages))
+            request.pages, tag = role.pool.reserve(request.req, place.kv)
             request.tags = np.full(len(request.pages), tag, np.int64)
-            self._copy(request, (self.host, role.pool), (host_pages, request.pages), host_tag, tag, 0)
+            role.others.take_back(request, place.others, role.final_tokens(request))
+            for pool, first, table, kept in self._tables(request, place):
+                self._copy(request, (self.host, pool), (kept, table.pages), place.tag, int(table.tags[0]), first)
             self._forget(request, "drained")
-            role.recorder.pages("bind", role.pool.name, request.req, tag, request.pages)
+            written = request.prompt_tokens + request.output_tokens - 1
+            role.recorder.pages("bind", role.pool.name, request.req, tag, request.pages, tokens=written)
+            role.others.bind(request, written)
             role.row(request, "resume")
             request.move(RequestStatus.RUNNING)
             role.take_up(request)
@@ -73,8 +90,18 @@ class Retraction:
         self._forget(request, "abort")
 
     def _forget(self, request: Request, cause: str) -> None:
-        pages, tag = self._places.pop(request.req)
-        self.host.free(request.req, tag, pages, cause)
+        place = self._places.pop(request.req)
+        self.host.free(request.req, place.tag, place.pages, cause)
+
+    def _tables(
+        self, request: Request, place: Place
+    ) -> Iterator[tuple[BlockPool, int, Request | PageTable, np.ndarray]]:
+        """Each pool, the place of its first page in the request's table, its pages there and its pages on the host."""
+        yield self._role.pool, 0, request, place.pages[: place.kv]
+        done = place.kv
+        for name, table in request.others.items():
+            yield self._role.others.pools[name], table.first, table, place.pages[done : done + len(table.pages)]
+            done += len(table.pages)
 
     def _copy(
         self, request: Request, pools: tuple[BlockPool, BlockPool], pages: tuple[np.ndarray, np.ndarray], src_tag: int,

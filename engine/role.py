@@ -67,6 +67,7 @@ class TokenLeft:
 
     token: int
     count: int = 1
+    cached_tokens: int = 0  # of the prompt, that prefill found in its cache
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Ended:
 
     error: RequestError | None
     output_tokens: int
+    cached_tokens: int = 0  # of the prompt, that prefill found in its cache
 
 
 Event = TokenLeft | Ended
@@ -174,13 +176,14 @@ class Role(ABC):
     def audit(self) -> PoolAudit:
         """Account for every page of the pool, and record the outcome."""
         tables = {req: request.pages[request.freed :] for req, request in self.requests.items()}
-        found = self.pool.audit(tables, record=True)
-        if found.wrong:
-            self.checks.failed(
-                OWNER_AUDIT, None, expected=0, found=len(found.wrong), pool=self.pool.name, page=found.wrong[0],
-                n=len(found.wrong), action="log",
-            )  # fmt: skip
-        return found
+        found = {self.pool.name: self.pool.audit(tables, record=True), **self.others.audit(self.requests)}
+        for name, one in found.items():
+            if one.wrong:
+                self.checks.failed(
+                    OWNER_AUDIT, None, expected=0, found=len(one.wrong), pool=name, page=one.wrong[0], n=len(one.wrong),
+                    action="log",
+                )  # fmt: skip
+        return found[self.pool.name]
 
     def _due(self) -> bool:
         return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()
@@ -257,7 +260,7 @@ class Role(ABC):
         """The client hears of a request's end, once, with whatever error it has."""
         if not request.told:
             request.told = True
-            self.parts.emit(request.given.rid, Ended(request.error, request.output_tokens))
+            self.parts.emit(request.given.rid, Ended(request.error, request.output_tokens, request.cached_tokens))
 
     def row(self, request: Request, op: str, **columns: object) -> None:
         """One row of a request in the ledger."""
@@ -280,7 +283,7 @@ class Role(ABC):
         request = Request(self._next_req, given, stamp_of(given.rid))
         self._next_req += 1
         self.requests[request.req] = self._by_rid[given.rid] = self._by_room[given.room] = request
-        self.parts.truth.stamp(request.stamp, given.rid)
+        self.parts.truth.stamp(request.stamp, given)
         self.row(
             request, "receive", rid=given.rid, attempt=1, choice=0, room=given.room, tenant=given.tenant,
             purpose=given.purpose, adapter=given.adapter, media=given.media, weights=given.weights,
@@ -338,14 +341,10 @@ class Role(ABC):
         if now - self._gauged >= pace.gauge_us:
             self._gauged = now
             self.runs.close()
-            counts = self.pool.counts()
-            states = [request.status for request in self.requests.values()]
-            self.recorder.record(
-                "gauges", "sample", pool=self.pool.name, free=counts["free"], used=counts["used"], held=counts["held"],
-                quarantined=counts["quarantined"], cached=counts["cached"], shared=counts["shared"],
-                in_transfer=sum(len(r.pages) for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING),
-                running=states.count(RequestStatus.RUNNING), waiting=states.count(RequestStatus.WAITING),
-            )  # fmt: skip
+            moving = [r for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING]
+            self._gauge(self.pool, sum(len(request.pages) for request in moving))
+            for name, pool in self.others.pools.items():
+                self._gauge(pool, self.others.in_transfer(name, moving))
         if (
             not self.requests
             and now - self._audited >= pace.audit_us
@@ -355,3 +354,13 @@ class Role(ABC):
             self.runs.close()
             self.audit()
         return self.next_beat_us()
+
+    def _gauge(self, pool: BlockPool, in_transfer: int) -> None:
+        """The gauge row of one pool."""
+        counts, states = pool.counts(), [request.status for request in self.requests.values()]
+        self.recorder.record(
+            "gauges", "sample", pool=pool.name, free=counts["free"], used=counts["used"], held=counts["held"],
+            quarantined=counts["quarantined"], cached=counts["cached"], shared=counts["shared"],
+            in_transfer=in_transfer, running=states.count(RequestStatus.RUNNING),
+            waiting=states.count(RequestStatus.WAITING),
+        )  # fmt: skip

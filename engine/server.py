@@ -1,58 +1,46 @@
 """A worker's HTTP door, with SGLang's routes and names.
 
 Invariant: handlers touch the control plane only through `submit`, `abort`, `pause` and the fault switches; everything
-else happens in the engine thread. What changes anything needs the hop credential. A request whose client has gone is
+else happens in the engine thread, an audit too. What changes anything needs the hop credential. A request whose client has gone is
 aborted, however far its answer had come.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Response
+from fastapi import FastAPI, Response
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
 from engine.config import ProcessConfig
 from engine.door import VERSION, answer_errors_as_openai, gone
 from engine.engine_thread import EngineThread, RequestIdInUse
+from engine.fault_door import HopCheck, gate_route, hop_check, switch_routes
 from engine.metrics import RoleCollector, render
 from engine.request import RequestError
 from engine.role import Ended, Event, Role, TokenLeft
 from engine.sglang_api import AbortBody, GenerateAnswer, GenerateBody
 
-HopCheck = Callable[[HttpRequest], None]
 MODEL_NAME = "induction-llama"
 CLIENT_CLOSED_REQUEST = 499
-
-
-class LateWriteBody(BaseModel):
-    """`POST /faults/late-write`: gate the writes of the next `arm` handoffs, or let all gated ones go."""
-
-    arm: int = Field(default=0, ge=0)
-    release: bool = False
 
 
 def worker_app(role: Role, thread: EngineThread, config: ProcessConfig) -> FastAPI:
     """The routes of one worker."""
     app = FastAPI(title=config.name, docs_url=None, redoc_url=None, openapi_url=None)
     answer_errors_as_openai(app)
-
-    def check_hop(request: HttpRequest) -> None:
-        given = request.headers.get("x-kvwitness-hop", "").encode()
-        if not hmac.compare_digest(given, config.hop_key.encode()):
-            raise HTTPException(401, "this door is for the gateway: the hop credential is missing or wrong")
-
+    check_hop = hop_check(config.hop_key)
     _info_routes(app, role, config)
     _generate_routes(app, role, thread, check_hop)
-    _fault_routes(app, role, check_hop)
+    _audit_route(app, role, thread, check_hop)
+    switch_routes(app, role.faults, check_hop)
+    gate_route(app, role.faults, check_hop, role.release_writes)
     return app
 
 
@@ -81,10 +69,7 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
     @app.post("/generate")
     async def generate(body: GenerateBody, request: HttpRequest) -> Response:
         check_hop(request)
-        given = body.request(
-            request.headers.get("x-kvwitness-tenant", "t-unknown"),
-            request.headers.get("x-kvwitness-purpose", "customer"),
-        )
+        given = body.request(request.headers)
         try:
             queue = thread.listen(given.rid)
         except RequestIdInUse:
@@ -120,39 +105,26 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
         return {"status": "ok"}
 
 
-def _fault_routes(app: FastAPI, role: Role, check_hop: HopCheck) -> None:
-    @app.get("/faults")
-    async def faults(request: HttpRequest) -> dict[str, Any]:
+def _audit_route(app: FastAPI, role: Role, thread: EngineThread, check_hop: HopCheck) -> None:
+    @app.post("/audit")
+    async def audit(request: HttpRequest) -> dict[str, Any]:
         check_hop(request)
-        return _fault_state(role)
-
-    @app.post("/faults")
-    async def switch_faults(body: dict[str, bool], request: HttpRequest) -> dict[str, Any]:
-        check_hop(request)
-        try:
-            for name in body:
-                role.faults.named(name)
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from error
-        for name, on in body.items():
-            role.faults.switch(name, on)
-        return _fault_state(role)
-
-    @app.post("/faults/late-write")
-    async def late_write(body: LateWriteBody, request: HttpRequest) -> dict[str, Any]:
-        check_hop(request)
-        if body.arm and not role.faults.late_write.on:
-            raise HTTPException(400, "late-write is off: switch it on first with POST /faults")
-        role.faults.late_write.armed += body.arm
-        if body.release:
-            role.faults.late_write.armed = 0
-            role.release_writes()
-        return _fault_state(role)
+        found: dict[str, Any] = await thread.call(lambda: _audited(role))
+        return found
 
 
-def _fault_state(role: Role) -> dict[str, Any]:
-    late = role.faults.late_write
-    return {"active": role.faults.active(), "late-write": {"armed": late.armed, "gated": sorted(late.gated.values())}}
+def _audited(role: Role) -> dict[str, Any]:
+    """Every pool of a worker accounted for, page by page. In the engine thread."""
+    role.runs.close()
+    found = {role.pool.name: role.audit()}
+    host, prefix = role.parts.host, role.parts.prefix
+    if host is not None:
+        found[host.name] = host.audit(record=True)
+    pools = {
+        name: {"counts": one.counts, "wrong": one.wrong, "findings": [asdict(fact) for fact in one.findings]}
+        for name, one in found.items()
+    }
+    return {"worker": role.parts.worker, "pools": pools, "cache": prefix.tree.audit() if prefix is not None else ()}
 
 
 def _server_info(role: Role, config: ProcessConfig) -> dict[str, Any]:
@@ -199,7 +171,7 @@ async def _stream(waiting: _Waiting, answer: GenerateAnswer) -> AsyncIterator[by
     try:
         while not waiting.settled:
             event = await waiting.next()
-            yield answer.token(event.token) if isinstance(event, TokenLeft) else answer.last(event)
+            yield answer.token(event) if isinstance(event, TokenLeft) else answer.last(event)
         yield b"data: [DONE]\n\n"
     finally:
         await waiting.settle()
@@ -217,11 +189,11 @@ async def _collect(waiting: _Waiting, answer: GenerateAnswer, request: HttpReque
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             event = event_task.result()
             if isinstance(event, TokenLeft):
-                answer.token(event.token)
+                answer.token(event)
             elif event.error is not None:
                 return JSONResponse(event.error.body(), event.error.status)
             else:
-                return JSONResponse(answer.whole())
+                return JSONResponse(answer.whole(event))
     finally:
         left.cancel()
         await waiting.settle()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field, model_validator
 
 from engine.request import GenerateRequest
-from engine.role import Ended
+from engine.role import Ended, TokenLeft
 from engine.tokenizer import VOCABULARY, ByteTokenizer
 
 MAX_ROOM = (1 << 63) - 1
@@ -52,11 +53,13 @@ class GenerateBody(BaseModel):
         """The prompt as token ids."""
         return self.input_ids if self.input_ids is not None else ByteTokenizer().encode(self.text or "")
 
-    def request(self, tenant: str, purpose: str) -> GenerateRequest:
-        """What the control plane needs of it."""
+    def request(self, headers: Mapping[str, str]) -> GenerateRequest:
+        """What the control plane needs of it; whose it is the gateway says in `headers`."""
         return GenerateRequest(
-            self.rid, tenant, self.bootstrap_room, tuple(self.tokens()), self.sampling_params.max_new_tokens,
-            f"tcp://{self.bootstrap_host}:{self.bootstrap_port}", purpose,
+            self.rid, headers.get("x-kvwitness-tenant", "t-unknown"), self.bootstrap_room, tuple(self.tokens()),
+            self.sampling_params.max_new_tokens, f"tcp://{self.bootstrap_host}:{self.bootstrap_port}",
+            headers.get("x-kvwitness-purpose", "customer"), headers.get("x-kvwitness-organisation"),
+            headers.get("x-kvwitness-user"),
         )  # fmt: skip
 
 
@@ -72,18 +75,22 @@ class GenerateAnswer:
     def __init__(self, given: GenerateRequest) -> None:
         self._given = given
         self._tokens: list[int] = []
+        self._cached_tokens = 0
 
-    def token(self, token: int) -> bytes:
+    def token(self, left: TokenLeft) -> bytes:
         """Take one more token; returns its stream line."""
-        self._tokens.append(token)
-        return _line(self._body([token], None))
+        self._tokens.append(left.token)
+        self._cached_tokens = left.cached_tokens
+        return _line(self._body([left.token], None))
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self, ended: Ended) -> dict[str, Any]:
         """The answer of an unstreamed request that went well."""
+        self._cached_tokens = ended.cached_tokens
         return self._body(self._tokens, {"type": "length", "length": len(self._tokens)})
 
     def last(self, ended: Ended) -> bytes:
         """The stream line that says how the request ended."""
+        self._cached_tokens = ended.cached_tokens
         if ended.error is None:
             return _line(self._body([], {"type": "length", "length": len(self._tokens)}))
         error = ended.error
@@ -95,7 +102,7 @@ class GenerateAnswer:
     def _body(self, tokens: list[int], finish_reason: dict[str, Any] | None) -> dict[str, Any]:
         meta = {
             "id": self._given.rid, "prompt_tokens": len(self._given.tokens), "completion_tokens": len(self._tokens),
-            "cached_tokens": 0, "finish_reason": finish_reason,
+            "cached_tokens": self._cached_tokens, "finish_reason": finish_reason,
         }  # fmt: skip
         return {"text": ByteTokenizer().decode(tokens), "output_ids": tokens, "meta_info": meta}
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a request is, by pseudonyms. A tenant without an organisation is one of its own."""
+
+    tenant: str
+    organisation: str
+    user: str | None = None
 
 
 class Tenants:
@@ -25,4 +35,13 @@ class Tenants:
 
     def pseudonym(self, tenant: str) -> str:
         """The keyed pseudonym that stands in the ledger."""
-        return "t-" + hmac.new(self._ledger_key, tenant.encode(), hashlib.sha256).hexdigest()[:10]
+        return self._keyed("t", tenant)
+
+    def identity(self, tenant: str, user: str | None = None) -> Owner:
+        """Tenant, its organisation (what stands before a slash in its name) and the user whom the tenant names."""
+        organisation = tenant.partition("/")[0]
+        named = self._keyed("u", f"{tenant}/{user}") if user else None
+        return Owner(self.pseudonym(tenant), self._keyed("o", organisation), named)
+
+    def _keyed(self, kind: str, name: str) -> str:
+        return f"{kind}-{hmac.new(self._ledger_key, name.encode(), hashlib.sha256).hexdigest()[:10]}"

@@ -16,7 +16,7 @@ from engine.integrity import check_tags as find_mismatches
 from engine.integrity import seal_pages, stamp_headers
 from engine.kv_cache import KVCachePool
 from engine.model import Llama
-from engine.truth import StampReader, TruthLog
+from engine.truth import StampReader, TruthLog, slot_stamps
 
 
 class TorchExecutor:
@@ -99,7 +99,8 @@ class TorchExecutor:
         """Header and stamps of the slots that this pass is about to write."""
         page_tokens = self._pool.geometry.page_tokens
         stamp_headers(self._pool, work.pages, work.tags, int(positions[0]), int(positions[-1]) + 1)
-        self._pool.stamps[work.pages[positions // page_tokens], positions % page_tokens] = work.stamp
+        stamps = slot_stamps(work.stamp, positions)
+        self._pool.stamps[work.pages[positions // page_tokens], positions % page_tokens] = stamps
 
     def _results(
         self,

@@ -1,5 +1,9 @@
 """Physical truth beside the ledger: who wrote what each pass really found, from the stamps that travel with the bytes.
 
+A slot's stamp names its writer and the position it was written for. Another's slots are borrowed, not foreign, where
+both prompts are the same up to the end of that page and the slots stand at their positions: the content is what the
+reader would have computed. Its own slots at a wrong position are misplaced.
+
 A page into which a remote write came or went while a pass read it is `torn`: its bytes may have been read before or
 after, which stamps cannot say. A response whose only foreign read would be such a one is `undecided`.
 
@@ -12,24 +16,35 @@ import hashlib
 import json
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from engine.kv_cache import KVCachePool
+from engine.page_keys import TokenPrompt
+from engine.request import GenerateRequest
+
+POSITION_BITS = 20
+_POSITIONS = (1 << POSITION_BITS) - 1
 
 
 def stamp_of(rid: str) -> int:
-    """The stamp (63 bits, never 0) that a request leaves in every slot it writes."""
-    return int.from_bytes(hashlib.blake2b(rid.encode(), digest_size=8).digest(), "little") >> 1 | 1
+    """A request's stamp (63 bits, never 0), the lowest `POSITION_BITS` of them 0."""
+    digest = int.from_bytes(hashlib.blake2b(rid.encode(), digest_size=8).digest(), "little")
+    return (digest >> 1 | 1 << POSITION_BITS) & ~_POSITIONS
+
+
+def slot_stamps(stamp: int, positions: np.ndarray) -> np.ndarray:
+    """What a request leaves in the slots (int64 [n]) that it writes for `positions`; 0 is nobody's."""
+    return np.asarray(stamp | positions, np.int64)
 
 
 class Truth(Protocol):
     """What a role tells of requests; what passes read is told by the executor."""
 
-    def stamp(self, stamp: int, rid: str) -> None:
+    def stamp(self, stamp: int, given: GenerateRequest) -> None:
         """Which request a stamp belongs to."""
 
     def finish(self, rid: str, output_tokens: int, last_token_us: int | None) -> None:
@@ -39,7 +54,8 @@ class Truth(Protocol):
 class TruthLog:
     """Appends JSON lines to `truth/<worker>.jsonl`; does nothing where `path` is None."""
 
-    def __init__(self, path: Path | None, worker: str) -> None:
+    def __init__(self, path: Path | None, worker: str, page_tokens: int = 16) -> None:
+        self._page_tokens = page_tokens
         self._lock = threading.Lock()
         self._file = None
         if path is not None:
@@ -51,15 +67,21 @@ class TruthLog:
         """Whether truth is kept."""
         return self._file is not None
 
-    def stamp(self, stamp: int, rid: str) -> None:
-        """Which request a stamp belongs to."""
-        self._write({"kind": "stamp", "stamp": stamp, "rid": rid})
+    def stamp(self, stamp: int, given: GenerateRequest) -> None:
+        """Which request a stamp belongs to, and digests of its prompt's full pages."""
+        if self.on:
+            pages = TokenPrompt(given.tokens).page_digests(self._page_tokens).tolist()
+            meaning = [given.adapter, given.media, given.weights, given.kv_format]
+            self._write(
+                {
+                    "kind": "stamp", "stamp": stamp, "rid": given.rid, "tenant": given.tenant, "meaning": meaning,
+                    "pages": pages,
+                }
+            )  # fmt: skip
 
-    def read(
-        self, step: int, t_us: int, stamp: int, foreign: dict[int, list[int]], torn: list[int] | None = None
-    ) -> None:
-        """What a pass found that was not the reader's: page -> stamps (0 = never written), and the torn pages."""
-        self._write({"kind": "read", "step": step, "t": t_us, "stamp": stamp, "foreign": foreign, "torn": torn or []})
+    def read(self, step: int, t_us: int, stamp: int, found: Found) -> None:
+        """What a pass found that was not the reader's own at its place."""
+        self._write({"kind": "read", "step": step, "t": t_us, "stamp": stamp, **asdict(found)})
 
     def finish(self, rid: str, output_tokens: int, last_token_us: int | None) -> None:
         """How many tokens left, and when the last one did."""
@@ -71,13 +93,28 @@ class TruthLog:
                 self._file.write(json.dumps(row) + "\n")
 
 
+@dataclass
+class Found:
+    """Pages by what was wrong there: page -> stamps (0 = never written).
+
+    `elsewhere`: another's, of other positions. `in_place`: another's, of these positions, with the page's place in the
+    table in `places`. `misplaced`: the reader's own, of other positions. `torn`: a remote write came or went meanwhile.
+    """
+
+    elsewhere: dict[int, list[int]] = field(default_factory=dict)
+    in_place: dict[int, list[int]] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
+    misplaced: list[int] = field(default_factory=list)
+    torn: list[int] = field(default_factory=list)
+
+
 class StampReader:
     """Looks at the stamps that a pass read, before and after it, and logs what changed since the reader's last pass."""
 
     def __init__(self, pool: KVCachePool, log: TruthLog) -> None:
         self._pool, self._log = pool, log
         self._opened: dict[int, int] = {}  # page -> the remote write that had opened it last when the pass began
-        self._last: dict[int, tuple[dict[int, list[int]], list[int]]] = {}  # stamp of a reader -> what it last found
+        self._last: dict[int, Found] = {}  # stamp of a reader -> what it last found
 
     def before(self, reads: list[tuple[np.ndarray, int]]) -> None:
         """A pass is about to read the first `kv_tokens` slots of each block table."""
@@ -92,18 +129,27 @@ class StampReader:
         if not self._log.on:
             return
         pages = self._pages(table, kv_tokens)
-        stamps = self._pool.stamps[pages].reshape(-1)[:kv_tokens]
+        stamps, positions = self._pool.stamps[pages].reshape(-1)[:kv_tokens], np.arange(kv_tokens)
         opened = self._pool.headers["opened"][pages]
-        foreign: dict[int, list[int]] = {}
-        for slot in np.flatnonzero(stamps != stamp):
-            found = foreign.setdefault(int(pages[slot // self._pool.geometry.page_tokens]), [])
-            if int(stamps[slot]) not in found:
-                found.append(int(stamps[slot]))
-        torn = [int(page) for page, write in zip(pages, opened, strict=True) if write != self._opened[int(page)]]
-        if (foreign, torn) != self._last.pop(stamp, ({}, [])):
-            self._log.read(step, t_us, stamp, foreign, torn)
-        if foreign or torn:
-            self._last[stamp] = foreign, torn
+        found = Found()
+        for slot in np.flatnonzero(stamps != slot_stamps(stamp, positions)).tolist():
+            place = slot // self._pool.geometry.page_tokens
+            page, writer = int(pages[place]), int(stamps[slot]) & ~_POSITIONS
+            if writer == stamp:
+                if page not in found.misplaced:
+                    found.misplaced.append(page)
+                continue
+            here = int(stamps[slot]) & _POSITIONS == slot and writer != 0
+            writers = (found.in_place if here else found.elsewhere).setdefault(page, [])
+            if writer not in writers:
+                writers.append(writer)
+            if here:
+                found.places[page] = place
+        found.torn = [int(page) for page, write in zip(pages, opened, strict=True) if write != self._opened[int(page)]]
+        if found != self._last.pop(stamp, Found()):
+            self._log.read(step, t_us, stamp, found)
+        if found != Found():
+            self._last[stamp] = found
 
     def _pages(self, table: np.ndarray, kv_tokens: int) -> np.ndarray:
         return table[: -(-kv_tokens // self._pool.geometry.page_tokens)]
@@ -122,7 +168,7 @@ class TruthResponse:
     contaminated: bool = False
     undecided: bool = False  # not contaminated but for a torn page, perhaps
     unwritten: bool = False  # a pass read slots that nobody had written, and a token left
-    misplaced: bool = False  # a pass read its own content in a wrong place, and a token left: in simulation only
+    misplaced: bool = False  # a pass read its own content in a wrong place, and a token left
     donors: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # by rid
     perhaps: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
     wrong_meaning: set[str] = field(
@@ -157,9 +203,25 @@ def read_truth(directory: Path) -> dict[str, TruthResponse]:
     for worker, row in sorted(reads, key=lambda read: read[1]["t"]):
         response = found[rids[row["stamp"]]]
         if row["t"] < last_token.get(response.rid, -1):  # what a pass reads, its own token tells
+            _part_borrowed(row, people)
             _take(response, worker, row, rids)
             _take_borrowed(response, row, people)
     return found
+
+
+def _part_borrowed(row: dict[str, Any], people: dict[int, dict[str, Any]]) -> None:
+    """Tell apart what a live pass found of others in its place: borrowed where both prompts are the same up to there."""
+    if "in_place" not in row:
+        return
+    row["foreign"] = {page: list(stamps) for page, stamps in row["elsewhere"].items()}
+    row["borrowed"] = {}
+    own = people[row["stamp"]]["pages"]
+    for page, stamps in row["in_place"].items():
+        whole = row["places"][page] + 1
+        for stamp in stamps:
+            others = people[stamp]["pages"]
+            alike = min(len(own), len(others)) >= whole and own[:whole] == others[:whole]
+            row["borrowed" if alike else "foreign"].setdefault(page, []).append(stamp)
 
 
 def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[int, str]) -> None:
@@ -182,7 +244,7 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
 
 
 def _take_borrowed(response: TruthResponse, row: dict[str, Any], people: dict[int, dict[str, Any]]) -> None:
-    """Add what one pass found that others had computed from the same tokens: in simulation only."""
+    """Add what one pass found that others had computed from the same tokens. `tainted` is known in simulation only."""
     reader = people[row["stamp"]]
     for stamps in row.get("borrowed", {}).values():
         for giver in (people[stamp] for stamp in stamps):

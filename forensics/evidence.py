@@ -12,12 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from engine.ledger.reader import Ledger
+from forensics.cache import Taking, identity, key_state, takings
 from forensics.cells import Cells
-from forensics.content import ContentEvent, Life, PageKey, landings, local_events, proved_by_checks, shares, tag_lives
-from forensics.loss import Missing, OwnRows, ghost_events, ghosts, missing_rows, own_rows
+from forensics.collisions import collisions
+from forensics.content import OWN_RANK, ContentEvent, local_events, proved_by_checks
+from forensics.lives import PageKey, tag_lives
+from forensics.loss import Missing, ghost_events, ghosts, missing_rows
 from forensics.order import INF, build_order
-from forensics.reading import PageRead, attendances_of, page_reads
-from forensics.rows import Row, WorkerKey, WorkerRows, worker_rows
+from forensics.outcomes import outcomes
+from forensics.reading import PageRead, attendances_of, page_reads, rewrites
+from forensics.requests import Requests
+from forensics.rows import Row, WorkerKey, worker_rows
+from forensics.tiers import tiers
+from forensics.transfers import Transfers
 
 _I, _B, _S = pa.int64(), pa.bool_(), pa.string()
 
@@ -35,16 +42,23 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "cells": _schema("cell epoch page part tok_lo tok_hi", "worker pool"),
     "events": _schema(
-        "event cell lo hi t_lo t_hi owner tag mover post_seq done_seq stream src_cell src_lo src_hi src_tag",
-        "kind reason",
+        "event cell lo hi t_lo t_hi owner tag mover post_seq done_seq stream src_cell src_lo src_hi src_tag src_since"
+        " src_until digest pos authority",
+        "kind reason flaw",
+        "collided acked",
     ),
     "reads": _schema(
-        "read cell rq owner tag s0 s1 s1_max last_since first_t last_t last_t_end end_t growth reserve_seq end_seq",
+        "read cell rq owner tag s0 s1 s1_max last_since first_t last_t last_t_end end_t growth reserve_seq end_seq"
+        " pos req_lo req_hi",
         "op",
     ),
     "passes": _schema("rq since_seq seq step n t t_end end_t", "kind"),
-    "shares": _schema("rq owner epoch page tag seq end_seq", "worker pool identity"),
-    "tags": _schema("tag epoch page owner reserve_seq end_seq", "worker pool", "granted failed held"),
+    "shares": _schema("rq owner epoch page tag seq end_seq", "worker pool identity key_state"),
+    "tags": _schema(
+        "tag epoch page owner reserve_seq end_seq",
+        "worker pool ended",
+        "granted failed held unreturned misdirected collided",
+    ),
     "owners": _schema("owner", "rid tenant"),
 }
 
@@ -64,10 +78,6 @@ class Evidence:
     missing: tuple[Missing, ...] = ()
 
 
-IDENTITY_OF_OWNER = "tenant"
-IDENTITY_OF_MEANING = ("adapter", "media", "weights", "kv_format")
-
-
 def prepare(ledger: Ledger) -> Evidence:
     """Build the evidence of a ledger."""
     return _Preparation(ledger).evidence()
@@ -80,23 +90,21 @@ class _Preparation:
         self.order = build_order(self.workers)
         self.lives = tag_lives(self.workers)
         self.attendances = attendances_of(self.workers)
-        self.owner_ids: dict[str, int] = {}
-        self.tenants: dict[int, str | None] = {}
-        self.requests: list[Row] = []
-        self.rq_of: dict[tuple[WorkerKey, int], int] = {}
-        self._requests()
+        self.requests = Requests(self.workers, self.missing)
+        self.collisions = collisions(self.workers, self.requests.owner)
+        self.tiers = tiers(self.workers, self.order, self.missing, self.lives)
 
     def evidence(self) -> Evidence:
-        reads = [
-            (key, read)
-            for key, by_req in self.attendances.items()
-            for attendance in by_req.values()
-            for read in page_reads(self.workers[key], attendance)
-        ]
+        reads: list[tuple[WorkerKey, PageRead]] = []
         events = [event for worker in self.workers.values() for event in local_events(worker)]
-        events += landings(self.workers, self.order)
+        for key, by_req in self.attendances.items():
+            for attendance in by_req.values():
+                reads += [(key, read) for read in page_reads(self.workers[key], attendance)]
+                events += rewrites(self.workers[key], attendance)
+        events += Transfers(self.workers, self.order, self.collisions).landings()
         for worker in self.workers.values():
             events = proved_by_checks(worker, events)
+        events += self.tiers.events
         cells = Cells(events, reads)
         extents = cells.page_extents()
         for ghost in ghosts(self.workers, self.missing, self.order):
@@ -104,83 +112,53 @@ class _Preparation:
         event_rows = self._event_rows(events, cells)
         read_rows = self._read_rows(reads, cells, event_rows)
         return Evidence(
-            requests=_table("requests", self.requests),
+            requests=_table("requests", self.requests.rows),
             cells=_table("cells", _cell_rows(cells)),
             events=_table("events", event_rows),
             reads=_table("reads", read_rows),
             passes=_table("passes", self._pass_rows()),
             shares=_table("shares", self._share_rows()),
             tags=_table("tags", self._tag_rows()),
-            owners=_table("owners", self._owner_rows()),
+            owners=_table("owners", self.requests.owners()),
             missing=tuple(self.missing),
         )
 
-    def _requests(self) -> None:
-        for key in sorted(self.workers):
-            worker = self.workers[key]
-            by_req: dict[int, list[Row]] = {}
-            for row in worker.requests:
-                if row["req"] is not None:
-                    by_req.setdefault(row["req"], []).append(row)
-            for row in (*worker.pages, *worker.transfers):
-                if row["req"] is not None:
-                    by_req.setdefault(row["req"], [])
-            summaries = {req: _summary(rows) for req, rows in by_req.items()}
-            whole = own_rows(worker, self.missing, {req: s.span for req, s in summaries.items()})
-            for req in sorted(by_req):
-                self._add_request(key, worker, req, summaries[req], whole[req])
-
-    def _add_request(self, key: WorkerKey, worker: WorkerRows, req: int, summary: _Summary, whole: OwnRows) -> None:
-        receive = summary.receive
-        owner = -1
-        if receive is not None and receive["rid"] is not None:
-            owner = self.owner_ids.setdefault(receive["rid"], len(self.owner_ids))
-            if self.tenants.get(owner) is None:
-                self.tenants[owner] = receive["tenant"]
-        row: dict[str, Any] = {
-            "rq": len(self.requests), "worker": key[0], "epoch": key[1], "req": req, "role": worker.role, "owner": owner,
-            "received_seq": summary.span[0], "ended_seq": summary.span[1], "last_token": summary.last_token,
-            "output_tokens": summary.output_tokens, "started": summary.started, "finished": summary.finished,
-            "status": summary.status, "rows_complete": whole.complete, "end_certain": whole.end_certain,
-        }  # fmt: skip
-        for name in ("rid", "attempt", "tenant", "purpose", *IDENTITY_OF_MEANING):
-            row[name] = receive[name] if receive is not None else None
-        self.rq_of[key, req] = row["rq"]
-        self.requests.append(row)
-
-    def _owner(self, key: WorkerKey, req: int | None) -> int:
-        rq = self.rq_of.get((key, req)) if req is not None else None
-        return -1 if rq is None else int(self.requests[rq]["owner"])
-
     def _event_rows(self, events: list[ContentEvent], cells: Cells) -> list[Row]:
+        views = {event.source.page for event in events if event.source is not None and event.source.tag is None}
         rows: list[Row] = []
         movers: dict[Any, int] = {}
-        for cell in range(len(cells.rows)):
-            rows.append(
-                {"event": len(rows), "cell": cell, "kind": "unwritten", "lo": -1, "hi": 0, "owner": -1, "tag": 0}
-            )
+        for cell, (page, _, _, _) in enumerate(cells.rows):
+            if page not in views:  # what a tier holds under a key was put there; it has no fresh memory
+                rows.append(
+                    {"event": len(rows), "cell": cell, "kind": "unwritten", "lo": -1, "hi": 0, "owner": -1, "tag": 0}
+                )
         for event in events:
             shared = self._shared_columns(event, movers)
-            for cell in cells.of(event.page, event.tok_lo, event.tok_hi, event.part):
+            for cell in cells.of(event.page, event.tok_lo, event.tok_hi, event.part, event.parts):
                 row = {"event": len(rows), "cell": cell, **shared}
                 if event.source is not None:
-                    _, part, lo, _ = cells.rows[cell]
-                    row["src_cell"] = cells.holding(event.source.page, lo, part)
+                    page, part, lo, _ = cells.rows[cell]
+                    row["src_cell"] = cells.holding(event.source.page, lo, part, cells.parts[page[:2]])
                 rows.append(row)
+        self._movers = movers
         return rows
 
     def _shared_columns(self, event: ContentEvent, movers: dict[Any, int]) -> Row:
         row: Row = {
             "kind": event.kind, "lo": event.lo, "hi": event.hi, "t_lo": event.t_lo, "t_hi": event.t_hi, "reason": event.reason,
-            "owner": self._owner(event.page[0], event.req) if event.req is not None else -1, "tag": event.tag or 0,
-            "post_seq": event.post_seq, "done_seq": event.done_seq,
+            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": event.tag or 0,
+            "post_seq": event.post_seq, "done_seq": event.done_seq, "digest": event.digest, "pos": event.pos,
+            "authority": event.authority, "flaw": event.flaw, "collided": event.collided, "acked": event.acked,
         }  # fmt: skip
-        if event.mover is not None and event.kind == "landing":
+        if event.mover is not None:
             row["mover"] = movers.setdefault(event.mover, len(movers))
         if event.stream is not None:
             row["stream"] = movers.setdefault((event.page[0], event.stream), len(movers))
-        if event.source is not None:
-            row |= {"src_lo": event.source.lo, "src_hi": event.source.hi, "src_tag": event.source.tag}
+        if (source := event.source) is not None:
+            row |= {
+                "src_lo": source.lo, "src_hi": source.hi, "src_tag": source.tag, "src_since": source.since,
+                "src_until": source.until,
+            }  # fmt: skip
         return row
 
     def _read_rows(self, reads: list[tuple[WorkerKey, PageRead]], cells: Cells, events: list[Row]) -> list[Row]:
@@ -188,10 +166,11 @@ class _Preparation:
         rows: list[Row] = []
         for key, read in reads:
             page: PageKey = (key, read.pool, read.page)
-            rq = self.rq_of[key, read.req]
-            owner = self.requests[rq]["owner"]
+            rq = self.requests.rq_of[key, read.req]
+            owner = self.requests.rows[rq]["owner"]
             life = self.lives.get((read.tag, page))
-            for cell in cells.of(page, read.tok_lo, read.tok_hi, None):
+            shift = read.req_lo - read.tok_lo if read.req_lo is not None else None
+            for cell in cells.of(page, read.tok_lo, read.tok_hi):
                 growth = None
                 if read.growth is not None:
                     growth, run = len(events), read.growth
@@ -199,110 +178,62 @@ class _Preparation:
                         {
                             "event": growth, "cell": cell, "kind": "growth", "lo": run.since_seq, "hi": run.seq,
                             "t_lo": run.t, "t_hi": run.end_t, "owner": owner, "tag": read.tag,
+                            "mover": self._movers.setdefault(key, len(self._movers)), "authority": OWN_RANK,
+                            "collided": False, "acked": False,
                         }
                     )  # fmt: skip
                 if not read.passes:
                     continue
-                last = read.passes[-1]
+                first, last = read.passes[0], read.passes[-1]
+                _, _, lo, hi = cells.rows[cell]
                 rows.append(
                     {
                         "read": len(rows), "cell": cell, "rq": rq, "owner": owner, "tag": read.tag, "s0": read.s0,
-                        "s1": last.seq, "s1_max": last.seq, "last_since": last.since_seq, "first_t": read.passes[0].t,
+                        "s1": last.seq, "s1_max": last.seq, "last_since": last.since_seq, "first_t": first.t,
                         "last_t": last.t, "last_t_end": last.t_end, "end_t": last.end_t, "growth": growth,
                         "reserve_seq": life.reserve_seq if life else -1, "end_seq": life.end_seq if life else INF,
                         "op": "append" if read.growth is not None else "bind",
+                        "pos": read.pos,
+                        "req_lo": None if shift is None else shift + lo,
+                        "req_hi": None if shift is None else read.req_hi if read.req_hi == INF else shift + hi,
                     }
                 )  # fmt: skip
         return rows
 
     def _pass_rows(self) -> list[Row]:
+        names = ("since_seq", "seq", "step", "n", "kind", "t", "t_end", "end_t")
         return [
-            {"rq": self.rq_of[key, req], **vars(p)}
+            {"rq": self.requests.rq_of[key, req], **{name: getattr(p, name) for name in names}}
             for key, by_req in self.attendances.items()
             for req, attendance in by_req.items()
             for p in attendance.passes
         ]
 
     def _share_rows(self) -> list[Row]:
-        rows = []
-        for key, worker in self.workers.items():
-            for share in shares(worker):
-                giver = self.lives.get((share.tag, share.page))
-                rows.append(
-                    {
-                        "rq": self.rq_of[key, share.req], "owner": self._owner(key, share.req), **_place(share.page),
-                        "tag": share.tag, "seq": share.seq, "end_seq": share.end_seq,
-                        "identity": self._identity(key, giver, share.req),
-                    }
-                )  # fmt: skip
-        return rows
+        found = [(key, taking) for key, worker in self.workers.items() for taking in takings(worker)]
+        return [self._share_row(key, taking) for key, taking in (*found, *self.tiers.takings)]
 
-    def _identity(self, key: WorkerKey, giver: Life | None, taker: int) -> str:
-        rq_giver = self.rq_of.get((key, giver.req)) if giver is not None and giver.req is not None else None
-        if rq_giver is None:
-            return "same"  # the giver's own record is lost: its content has owner -1, which entitles nobody
-        one, other = self.requests[rq_giver], self.requests[self.rq_of[key, taker]]
-        tenant = one[IDENTITY_OF_OWNER] != other[IDENTITY_OF_OWNER]
-        meaning = any(one[name] != other[name] for name in IDENTITY_OF_MEANING)
-        return {(False, False): "same", (True, False): "tenant", (False, True): "meaning", (True, True): "both"}[
-            tenant, meaning
-        ]
+    def _share_row(self, key: WorkerKey, taking: Taking) -> Row:
+        life = self.lives.get((taking.tag, taking.page)) or self.tiers.lives.get((taking.tag, taking.page))
+        giver = self.requests.row(life.at, life.req) if life is not None else None
+        taker = self.requests.row(key, taking.req)
+        # A giver whose own record is lost gives nothing: its content has owner -1, which entitles nobody.
+        same = identity(giver, taker, taking.given, taking.taken) if giver is not None else "same"
+        return {
+            "rq": self.requests.rq_of[key, taking.req], "owner": self.requests.owner(key, taking.req),
+            **_place(taking.page), "tag": taking.tag, "seq": taking.seq, "end_seq": taking.end_seq, "identity": same,
+            "key_state": key_state(taking.given, taking.taken),
+        }  # fmt: skip
 
     def _tag_rows(self) -> list[Row]:
-        granted: set[int] = set()
-        failed: set[int] = set()
-        for worker in self.workers.values():
-            for row in worker.transfers:
-                if row["op"] == "grant" and row["dst_tag"]:
-                    granted.add(row["dst_tag"])
-                elif row["op"] == "fail" and row["dst_tag"]:
-                    failed.add(row["dst_tag"])
+        recorded = outcomes(self.workers, self.lives, self.collisions)
         return [
             {
-                "tag": tag, **_place(page), "owner": self._owner(page[0], life.req), "reserve_seq": life.reserve_seq,
-                "end_seq": life.end_seq, "granted": tag in granted, "failed": tag in failed, "held": life.held,
+                "tag": tag, **_place(page), "owner": self.requests.owner(life.at, life.req),
+                "reserve_seq": life.reserve_seq, "end_seq": life.end_seq, "ended": life.ended, **recorded.of(life),
             }
-            for (tag, page), life in self.lives.items()
+            for (tag, page), life in (*self.lives.items(), *self.tiers.lives.items())
         ]  # fmt: skip
-
-    def _owner_rows(self) -> list[Row]:
-        return [
-            {"owner": owner, "rid": rid, "tenant": self.tenants.get(owner)} for rid, owner in self.owner_ids.items()
-        ]
-
-
-@dataclass
-class _Summary:
-    """What a request's rows say about it; `span` = (received seq, ended seq, page_rows)."""
-
-    receive: Row | None
-    span: tuple[int, int | None, int | None]
-    last_token: int | None
-    output_tokens: int | None
-    started: int | None
-    finished: int | None
-    status: str | None
-
-
-def _summary(rows: list[Row]) -> _Summary:
-    receive = next((row for row in rows if row["op"] == "receive"), None)
-    # A reject is an end only where nothing followed it: a short handoff goes on after its reject.
-    end = next((row for row in rows if row["op"] in ("finish", "abort")), None) or next(
-        (row for row in rows if row["op"] == "reject"), None
-    )
-    return _Summary(
-        receive,
-        (
-            receive["seq"] if receive else 0,
-            end["seq"] if end else None,
-            end["page_rows"] if end else None,
-        ),
-        end["last_token"] if end else None,
-        end["output_tokens"] if end else None,
-        receive["t"] if receive else None,
-        end["t"] if end else None,
-        end["status"] if end else None,
-    )
 
 
 def _place(page: PageKey) -> Row:

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from engine.ledger.reader import Gap, Ledger
-from forensics.content import ContentEvent, PageKey
+from forensics.content import ContentEvent
+from forensics.lives import PageKey
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Row, WorkerKey, WorkerRows
 
@@ -82,13 +83,14 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
     found: list[PoolGhost] = []
     lost_transfers = {m.worker for m in missing if m.table == "transfers" and workers[m.worker].role != "gateway"}
     for m in missing:
-        if m.table == "pages":
+        if m.table in ("pages", "cache"):
+            # A lost cache row may have been a load into a page, or the hit that entitled somebody to one.
             found.append(PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason))
         elif m.table == "transfers" or (m.table == "steps" and workers[m.worker].role != "prefill"):
             # A lost steps row hides what its requests wrote as they grew.
             found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
     for key, worker in workers.items():
-        for pool in sorted({row["pool"] for row in worker.pages} - set(worker.page_tokens)):
+        for pool in sorted({row["pool"] for row in worker.pages} - set(worker.configs)):
             found.append(
                 PoolGhost(key, pool, None, NOTHING, INF, f"page size of pool {pool} lost in workers of {key[0]}")
             )
@@ -97,12 +99,13 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
         if m.table == "transfers" and workers[m.worker].role != "gateway":
             mover_gaps[m.worker[0]].append(m)
     present = {key[0] for key, worker in workers.items() if worker.seqs}
+    told = {key: _first_acks(worker, "sent") for key, worker in workers.items()} if mover_gaps else {}
     for key, worker in workers.items():
+        heard = _first_acks(worker, "received")
         for grant in _grants(worker):
             for writer in grant["writers"] or ():
-                found += _grant_ghosts(
-                    key, grant, writer, mover_gaps[writer], writer in present, worker, order, workers
-                )
+                drained = min(heard.get((grant["xfer"], writer), INF), heard.get((grant["xfer"], None), INF))
+                found += _grant_ghosts(key, grant, drained, writer, mover_gaps[writer], writer in present, order, told)
         if key in lost_transfers:  # a lost grant may have let any mover in
             for gaps in mover_gaps.values():
                 found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
@@ -122,50 +125,40 @@ def _far_ghost(at: WorkerKey, m: Missing, order: Order) -> PoolGhost:
     return PoolGhost(at, None, None, order.known(at, m.worker, m.lo), hi, m.reason)
 
 
+Acks = dict[tuple[int, str | None], int]
+"""The seq of the first ack that says "nothing outstanding", by (xfer, peer)."""
+
+
+def _first_acks(worker: WorkerRows, status: str) -> Acks:
+    first: Acks = {}
+    for row in worker.transfers:
+        if row["op"] == "ack" and row["status"] == status and row["outstanding"] == 0:
+            first.setdefault((row["xfer"], row["peer"]), row["seq"])
+    return first
+
+
 def _grant_ghosts(
     at: WorkerKey,
     grant: Row,
+    drained: int,
     writer: str,
     gaps: list[Missing],
     present: bool,
-    worker: WorkerRows,
     order: Order,
-    workers: dict[WorkerKey, WorkerRows],
+    told: dict[WorkerKey, Acks],
 ) -> list[PoolGhost]:
-    """Doubt that one writer of one grant leaves on the granted pages."""
+    """Doubt that one writer of one grant leaves on the granted pages, until it was `drained`."""
     pages, pool, seq = tuple(grant["dst_pages"]), grant["dst_pool"], grant["seq"]
-    drained = min(
-        (r["seq"] for r in worker.transfers if _drains(r, grant["xfer"], writer)),
-        default=INF,
-    )
     if not present:
         return [PoolGhost(at, pool, pages, seq, drained, f"no record of {writer}")]
     found = []
     for m in gaps:
-        told = min(
-            (r["seq"] for r in workers[m.worker].transfers if _tells_drained(r, grant["xfer"])),
-            default=None,
-        )
-        if told is not None and drained != INF and m.lo >= told:
+        said = min((s for (xfer, _), s in told[m.worker].items() if xfer == grant["xfer"]), default=None)
+        if said is not None and drained != INF and m.lo >= said:
             continue  # what is lost came after the writer had said that nothing is outstanding
         far = _far_ghost(at, m, order)
         found.append(PoolGhost(at, pool, pages, max(far.lo, seq), min(far.hi, drained), m.reason))
     return found
-
-
-def _drains(row: Row, xfer: int, writer: str) -> bool:
-    same_peer = row["peer"] is None or row["peer"] == writer
-    return (
-        row["op"] == "ack"
-        and row["status"] == "received"
-        and row["xfer"] == xfer
-        and row["outstanding"] == 0
-        and same_peer
-    )
-
-
-def _tells_drained(row: Row, xfer: int) -> bool:
-    return row["op"] == "ack" and row["status"] == "sent" and row["xfer"] == xfer and row["outstanding"] == 0
 
 
 def ghost_events(ghost: PoolGhost, known_pages: dict[PageKey, int]) -> list[ContentEvent]:

@@ -16,8 +16,8 @@ from forensics.replay_class import Classifier
 from forensics.replay_derived import derived, may_be_derived
 from forensics.replay_exposed import exposed
 from forensics.replay_facts import Facts
-from forensics.replay_findings import Found, Judge
-from forensics.replay_ordinary import Timeline, ordinary_reads
+from forensics.replay_findings import Found, Judge, Judgement
+from forensics.replay_ordinary import Cleared, Timeline, ordinary_reads
 from forensics.replay_output import findings_table
 from forensics.verdict import Kind, Proof
 
@@ -35,14 +35,31 @@ def run(evidence: Evidence) -> pa.Table:
     facts.remember_lives(facts.reads["tag"][closer], facts.page_of_cell[facts.reads["cell"][closer]])
     judgements = [judge.judge(x) for x in facts.select_reads(np.flatnonzero(closer))]
     found = [finding for judgement in judgements for finding in judgement.found]
-    suspect = may_be_derived(facts, cleared, found) & ~lost
-    judgements += [judge.judge(x) for x in facts.select_reads(np.flatnonzero(suspect))]
-    found += derived(facts, judge, judgements, found)
+    found += _derived(facts, judge, cleared, judgements, found, lost)
     found += exposed(facts, timeline, judge)
     pages = facts.page_of_cell[facts.reads["cell"]]
     found += _own_rows_lost(facts, lost, pages)
     clean = cleared.clean & ~lost
     return findings_table(facts, found, facts.reads["rq"][clean], pages[clean])
+
+
+def _derived(
+    facts: Facts,
+    judge: Judge,
+    cleared: Cleared,
+    judgements: list[Judgement],
+    found: list[Found],
+    lost: NDArray[np.bool_],
+) -> list[Found]:
+    """What follows from `found`. A cleared read is judged once its giver turns out to be contaminated."""
+    judged = lost
+    while True:
+        second_hand = derived(facts, judge, judgements, found)
+        suspect = may_be_derived(facts, cleared, [*found, *second_hand]) & ~judged
+        if not suspect.any():
+            return second_hand
+        judgements = judgements + [judge.judge(x) for x in facts.select_reads(np.flatnonzero(suspect))]
+        judged = judged | suspect
 
 
 def _of_incomplete_requests(facts: Facts) -> NDArray[np.bool_]:

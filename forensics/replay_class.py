@@ -10,8 +10,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from forensics.replay_facts import NEVER_BEFORE, NONE, Event, Facts
+from forensics.replay_facts import Facts
 from forensics.replay_order import History
+from forensics.replay_records import NEVER_BEFORE, NONE, WRITTEN, Event, Life, Read, Taking
+from forensics.verdict import MECHANISM_UNKNOWN
 
 DEEPEST = 8
 """Landings nest at most this deep."""
@@ -20,6 +22,8 @@ SOURCE_UNKNOWN = "source unknown"
 UNDECIDED_SOURCE = "undecided source"
 UNDECIDED_ORDER = "undecided order"
 CHAIN_TOO_LONG = "transfer chain too long"
+OTHER_GEOMETRY = "page geometry differs"
+TWO_WRITERS = "two writers"
 
 
 class Class(StrEnum):
@@ -34,18 +38,19 @@ class Class(StrEnum):
     UNKNOWN = "unknown"
 
 
-GRANTED = frozenset({Class.ENTITLED, Class.SHARED, Class.WRONG})
+RIGHT = frozenset({Class.ENTITLED, Class.SHARED})
+GRANTED = RIGHT | {Class.WRONG}
 """The reader may read it: its own, or another's by a share (which may be a finding of its own)."""
 CORRUPT = frozenset({Class.STALE, Class.UNWRITTEN, Class.WRONG})
 
 
 class Content(NamedTuple):
-    """A class; `donor` of foreign content (NONE where several), `reason` of unknown, `by_share`: a share led to it."""
+    """A class; `donor` of foreign content (NONE where several), `reason` of unknown, `cause`: a mechanism that it implies."""
 
     of: Class
     donor: int | None = None
     reason: str = ""
-    by_share: bool = False
+    cause: str = ""
 
 
 class Reader(NamedTuple):
@@ -59,12 +64,35 @@ class Reader(NamedTuple):
 ENTITLED = Content(Class.ENTITLED)
 UNWRITTEN = Content(Class.UNWRITTEN)
 STALE = Content(Class.STALE)
-BY_IDENTITY = {"same": ENTITLED, "tenant": Content(Class.SHARED), "meaning": Content(Class.WRONG)}
+KEY_LACKS_MEANING = Content(Class.WRONG, cause="M12")
+CAUSES = {
+    Taking.TENANT: MECHANISM_UNKNOWN, Taking.TENANT_BY_COMPLETE_KEY: "P0", Taking.TENANT_BY_INCOMPLETE_KEY: "M12",
+}  # fmt: skip
 
 
 def unknown(reason: str) -> Content:
     """Content that nothing decides."""
     return Content(Class.UNKNOWN, reason=reason)
+
+
+def wrong(cause: str) -> Content:
+    """Content that its reader may have, and that is not what it should be."""
+    return Content(Class.WRONG, cause=cause)
+
+
+def taken(content: Content, taking: Taking, giver: int) -> Content:
+    """What `content`, which `giver` may read, is to who took it from there."""
+    stolen = Content(Class.FOREIGN, giver, cause="M12")
+    if taking is Taking.SAME:
+        return content
+    if taking is Taking.BOTH:
+        return stolen
+    if taking is Taking.MEANING:
+        return stolen if content.of is Class.SHARED else content if content.of is Class.WRONG else KEY_LACKS_MEANING
+    if content.of is Class.WRONG:
+        return stolen if content.cause == "M12" else content
+    cause = CAUSES[taking]
+    return Content(Class.SHARED, cause=cause if content.of is Class.ENTITLED else min(cause, content.cause))
 
 
 class Classifier:
@@ -82,14 +110,30 @@ class Classifier:
             self._histories[cell] = History(self.facts, cell)
         return self._histories[cell]
 
+    def classify_for(self, e: Event, x: Read) -> Content:
+        """The class of e for a read, its place in the request's table included."""
+        content = self.classify(e, Reader(x.owner, x.tag, x.s0))
+        misplaced = e.tag == x.tag and NONE not in (e.pos, x.pos) and e.pos != x.pos
+        return wrong("M13") if misplaced and content.of in RIGHT else content
+
     def classify(self, e: Event, reader: Reader, depth: int = 1) -> Content:
         """class(e; reader); `depth` counts landings from the read down."""
         key = (e.event, reader, depth)
         if key not in self._classes:
-            self._classes[key] = self._classify(e, reader, depth)
+            content = self._of_content(e, reader, depth)
+            self._classes[key] = self._as_laid_out(e, content) if content.of in RIGHT else content
         return self._classes[key]
 
-    def _classify(self, e: Event, reader: Reader, depth: int) -> Content:
+    def _as_laid_out(self, e: Event, content: Content) -> Content:
+        """Content that was granted, unless its layout is another or somebody else wrote over it."""
+        if e.kind == "landing" and e.flaw == "layout":
+            return wrong("M13")
+        contest = self.history(e.cell).contest(e)
+        if contest is None:
+            return content
+        return wrong("M11") if contest else unknown(TWO_WRITERS)
+
+    def _of_content(self, e: Event, reader: Reader, depth: int) -> Content:
         if e.kind == "ghost":
             return unknown(e.reason)
         if e.kind in ("unwritten", "scrub"):
@@ -101,28 +145,31 @@ class Classifier:
             return unknown(OWNER_LOST)
         if e.owner == reader.owner:
             return ENTITLED if e.tag == reader.tag else STALE
-        by_share = self._by_share(e, reader) if e.tag == reader.tag else None
-        if by_share is not None and e.owner == self._owner(reader.tag, e):
-            return by_share
+        if e.tag == reader.tag and e.owner == self.owner(e.tag, e):
+            lent = self._lent(e, reader, ENTITLED)
+            if lent is not None:
+                return lent
         return Content(Class.FOREIGN, e.owner)
 
-    def _owner(self, tag: int, e: Event) -> int:
-        life = self.facts.life(tag, self._page(e))
+    def owner(self, tag: int, e: Event) -> int:
+        """owner(tag) at the event's page; NONE where it is lost."""
+        life = self.facts.life(tag, self.page(e))
         return life.owner if life else NONE
 
-    def _page(self, e: Event) -> int:
+    def page(self, e: Event) -> int:
+        """The page that e changed."""
         return int(self.facts.page_of_cell[e.cell])
 
-    def _by_share(self, e: Event, reader: Reader) -> Content | None:
-        """What a share makes of its giver's own content in e; None where no share covers e."""
-        page = self._page(e)
-        identity = self.facts.identity(reader.owner, page, reader.tag, reader.s0)
-        life = self.facts.life(reader.tag, page) if identity is not None else None
-        if identity is None or life is None or e.lo >= life.end_seq:
+    def _lent(self, e: Event, reader: Reader, content: Content) -> Content | None:
+        """What a share makes of e, which is `content` to its giver; None where no share speaks for it."""
+        page = self.page(e)
+        taking = self.facts.taking(reader.owner, page, reader.tag, reader.s0)
+        life = self.facts.life(reader.tag, page) if taking is not None else None
+        if taking is None or life is None or e.lo >= life.end_seq:
             return None
         if e.hi > life.end_seq:
             return unknown(UNDECIDED_ORDER)  # before or after the giver's life ended
-        return BY_IDENTITY.get(identity) or Content(Class.FOREIGN, life.owner, by_share=True)
+        return taken(content, taking, life.owner)
 
     def sources(self, e: Event) -> list[Event]:
         """What the source of a landing may have held while it was read."""
@@ -131,15 +178,18 @@ class Classifier:
         return self._sources[e.event]
 
     def source_classes(self, e: Event, owner: int, depth: int = 1) -> list[Content]:
-        """Classes of `sources(e)` for a reader at the source under the source's tag."""
-        at_source = Reader(owner, e.src_tag, e.src_lo)
-        return [self.classify(s, at_source, depth + 1) for s in self.sources(e)]
+        """Classes of `sources(e)` for a reader at the source under the source's tag (a view: under each one's own)."""
+        return [
+            self.classify(s, Reader(owner, tag_at_source(e, s), e.src_lo), depth + 1) for s in self.sources(e)
+        ]  # fmt: skip
 
     def _landing(self, e: Event, reader: Reader, depth: int) -> Content:
         if depth > DEEPEST:
             return unknown(CHAIN_TOO_LONG)
         if e.src_cell == NONE:
             return unknown(SOURCE_UNKNOWN)
+        if e.flaw == "size":
+            return unknown(OTHER_GEOMETRY)
         members = self.source_classes(e, reader.owner, depth)
         reasons = [member.reason for member in members if member.of is Class.UNKNOWN]
         if reasons:
@@ -149,7 +199,7 @@ class Classifier:
         return self._by_roots(e, reader) if e.tag != reader.tag else self._landing_under_tag(e, reader, members, depth)
 
     def _landing_under_tag(self, e: Event, reader: Reader, members: list[Content], depth: int) -> Content:
-        owner = self._owner(e.tag, e)
+        owner = self.owner(e.tag, e)
         if owner == NONE:
             return unknown(OWNER_LOST)
         if owner == reader.owner:
@@ -160,24 +210,24 @@ class Classifier:
         """A transfer under the reader's own tag passes on what the reader might read at the source."""
         kinds = {member.of for member in members}
         if kinds & GRANTED:
-            return members[0] if len(kinds) == 1 else unknown(UNDECIDED_SOURCE)
+            one = Content(members[0].of, cause=min(member.cause for member in members))
+            return one if len(kinds) == 1 else unknown(UNDECIDED_SOURCE)
         by_roots = self._by_roots(e, reader)
-        if by_roots.of is Class.FOREIGN:
-            return by_roots._replace(by_share=all(member.by_share for member in members))
-        return by_roots
+        stolen = all(member.of is Class.FOREIGN and member.cause == "M12" for member in members)
+        return by_roots._replace(cause="M12") if by_roots.of is Class.FOREIGN and stolen else by_roots
 
     def _shared_landing(self, e: Event, reader: Reader, owner: int, depth: int) -> Content:
         """A transfer under another's tag: by a share, if its giver was entitled to it."""
-        by_share = self._by_share(e, reader)
-        if by_share is None:
+        if self._lent(e, reader, ENTITLED) is None:
             return self._by_roots(e, reader)
         to_giver = self.classify(e, Reader(owner, reader.tag, reader.s0), depth)
         if to_giver.of is Class.UNKNOWN:
             return to_giver
-        return by_share if to_giver.of is Class.ENTITLED else self._by_roots(e, reader)
+        lent = self._lent(e, reader, to_giver) if to_giver.of in GRANTED else None
+        return lent or self._by_roots(e, reader)
 
     def _by_roots(self, e: Event, reader: Reader) -> Content:
-        owners = {root.owner if root.kind in ("write", "growth") else None for root in self.roots(e)}
+        owners = {root.owner if root.kind in WRITTEN else None for root in self.roots(e)}
         if NONE in owners:
             return unknown(OWNER_LOST)
         if owners == {None}:
@@ -195,7 +245,18 @@ class Classifier:
         found = {root.event: root for s in self.sources(e) for root in self.roots(s)}
         return list(found.values())
 
+    def source_life(self, e: Event) -> Life | None:
+        """The life of (src_tag, source page); None where no row speaks of it, and in a view."""
+        if NONE in (e.src_cell, e.src_tag):
+            return None
+        return self.facts.life(e.src_tag, int(self.facts.page_of_cell[e.src_cell]))
+
     def source_end(self, e: Event) -> int:
         """end_seq(src_tag, source page); NEVER_BEFORE where no row speaks of that life."""
-        life = self.facts.life(e.src_tag, int(self.facts.page_of_cell[e.src_cell])) if e.src_cell != NONE else None
+        life = self.source_life(e)
         return life.end_seq if life else NEVER_BEFORE
+
+
+def tag_at_source(e: Event, s: Event) -> int:
+    """The tag under which a landing's source event s is read."""
+    return s.tag if e.src_tag == NONE else e.src_tag

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.replay_class import Classifier
-from forensics.replay_facts import NONE, Event, Facts
+from forensics.replay_facts import Facts
 from forensics.replay_findings import Found, Judge, Judgement
 from forensics.replay_ordinary import Cleared
+from forensics.replay_records import NONE, WRITTEN, Event
 from forensics.verdict import Kind, Proof
 
 
@@ -96,7 +97,7 @@ def _tainting(
         {
             taint
             for taint in taints.get((root.owner, facts.worker_of(int(facts.page_of_cell[root.cell]))), ())
-            if root.kind in ("write", "growth") and root.hi > taint.since
+            if root.kind in WRITTEN and root.hi > taint.since
         }
         for root in classifier.roots(e)
     ]

@@ -10,9 +10,10 @@ from collections import defaultdict
 import numpy as np
 
 from forensics.replay_class import Class, Reader
-from forensics.replay_facts import Facts, Ints, Read
+from forensics.replay_facts import Facts, Ints
 from forensics.replay_findings import Found, Judge
 from forensics.replay_ordinary import Timeline
+from forensics.replay_records import Read
 from forensics.verdict import Kind, Proof
 
 RELEASED = "source released while it was read"
@@ -20,18 +21,32 @@ RELEASED = "source released while it was read"
 
 def exposed(facts: Facts, timeline: Timeline, judge: Judge) -> list[Found]:
     """Findings of both kinds, for every page that was read."""
-    landings = np.flatnonzero(facts.is_kind("landing"))
-    if not len(landings) or not len(facts.reads["cell"]):
+    if not len(facts.reads["cell"]):
         return []
+    landings = np.flatnonzero(facts.is_kind("landing"))
     return [*_overlaps(facts, timeline, judge, landings), *_released(facts, judge, landings)]
 
 
+def _written_outside(facts: Facts) -> Ints:
+    """Written events that are not inside the life of their own tag."""
+    events = facts.events
+    written = np.flatnonzero(facts.is_written)
+    reserve, end = facts.spans(events["tag"][written], facts.page_of_cell[events["cell"][written]])
+    return written[(events["lo"][written] < reserve) | (events["hi"][written] > end)]
+
+
 def _overlaps(facts: Facts, timeline: Timeline, judge: Judge, landings: Ints) -> list[Found]:
-    """Landings under another tag inside the life that a read page had under its reader's own tag."""
+    """Others' events inside the life that a read page had under its reader's own tag."""
     events, reads = facts.events, facts.reads
-    order = landings[np.lexsort((events["lo"][landings], events["cell"][landings]))]
+    candidates = np.concatenate([landings, _written_outside(facts)])
+    if not len(candidates):
+        return []
+    order = candidates[np.lexsort((events["lo"][candidates], events["cell"][candidates]))]
     first, last = _between(facts, timeline, order)
-    others = (last - first > 1) | ((last - first == 1) & (events["tag"][order[first % len(order)]] != reads["tag"]))
+    sole = order[first % len(order)]
+    others = (last - first > 1) | (
+        (last - first == 1) & ((events["tag"][sole] != reads["tag"]) | (events["collided"][sole] > 0))
+    )
     found: list[Found] = []
     for x, start, stop in zip(
         facts.select_reads(np.flatnonzero(others)), first[others].tolist(), last[others].tolist(), strict=True
@@ -48,26 +63,29 @@ def _between(facts: Facts, timeline: Timeline, order: Ints) -> tuple[Ints, Ints]
     return first, np.maximum(np.searchsorted(keys, timeline.key(reads["cell"], reads["end_seq"])), first)
 
 
-def _strays(facts: Facts, judge: Judge, x: Read, landings: Ints) -> list[Found]:
+def _strays(facts: Facts, judge: Judge, x: Read, candidates: Ints) -> list[Found]:
     page = judge.page(x)
     life = facts.life(x.tag, page)
     if life is None or life.owner != x.owner:
         return []
     found = []
-    for e in map(facts.event, landings.tolist()):
+    for e in map(facts.event, candidates.tolist()):
+        collided = e.tag == x.tag and e.kind == "landing" and e.collided
+        if e.hi > life.end_seq or not (collided or e.tag != x.tag):
+            continue
         content = judge.classifier.classify(e, Reader(x.owner, x.tag, x.s0))
-        if e.tag != x.tag and e.hi <= life.end_seq and content.of is Class.FOREIGN:
-            mechanism = judge.mechanism_of_stray(e)
+        if content.of is Class.FOREIGN:
+            mechanism = "M11" if collided else judge.mechanisms.astray(e, life)
             found.append(Found(x.rq, page, Kind.EXPOSED, Proof.PROVED, mechanism=mechanism, donor=content.donor))
     return found
 
 
 def _released(facts: Facts, judge: Judge, landings: Ints) -> list[Found]:
-    """Landings whose source's life ended while they read it."""
+    """Landings whose source's life ended while they certainly read it."""
     events, reads = facts.events, facts.reads
     known = landings[events["src_cell"][landings] >= 0]
     ends = facts.ends(events["src_tag"][known], facts.page_of_cell[events["src_cell"][known]])
-    released = known[(events["src_lo"][known] < ends) & (ends < events["src_hi"][known])]
+    released = known[(events["src_since"][known] <= ends) & (ends <= events["src_until"][known])]
     tags: dict[int, set[int]] = defaultdict(set)
     for cell, tag in zip(events["cell"][released].tolist(), events["tag"][released].tolist(), strict=True):
         tags[cell].add(tag)

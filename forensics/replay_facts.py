@@ -1,121 +1,37 @@
 """The evidence as the replay walks it: ids as positions, pages numbered, one page table row per lookup.
 
-Invariant: nothing here compares two events. A null becomes the number that makes every clause of the specification
-that uses it false (docs/verdicts.md, "Order"), so no comparison elsewhere asks for nulls.
+Invariant: nothing here compares two events.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from forensics.evidence import Evidence
+from forensics.replay_records import (
+    EVENT_INTS,
+    NEVER_BEFORE,
+    NONE,
+    NULL_OF_EVENT,
+    NULL_OF_READ,
+    READ_INTS,
+    TAKINGS,
+    WRITTEN,
+    Event,
+    Life,
+    Passes,
+    Read,
+    Request,
+    Taking,
+)  # fmt: skip
 
 Ints = NDArray[np.int64]
-
-NEVER_BEFORE = 1 << 62
-"""Stands for a null that is compared as `null < b` or `b > null`."""
-NEVER_AFTER = -(1 << 62)
-"""Stands for a null that is compared as `b < null` or `null > b`."""
-NONE = -1
-"""No such id: no mover, no stream, no source cell, no growth event; as an owner: lost."""
-
-GRAVITY_OF_IDENTITY = ("same", "tenant", "meaning", "both")
-
-NULL_OF_EVENT = {"t_lo": NEVER_AFTER, "t_hi": NEVER_BEFORE, "post_seq": NEVER_AFTER, "done_seq": NEVER_BEFORE}
-NULL_OF_READ = {"first_t": NEVER_AFTER, "last_t_end": NEVER_AFTER, "last_since": NEVER_AFTER, "end_t": NEVER_BEFORE}
-
-
-class Event(NamedTuple):
-    """One content event on one cell, somewhere in (lo, hi] of its worker's seq."""
-
-    event: int
-    cell: int
-    kind: str
-    lo: int
-    hi: int
-    t_lo: int
-    t_hi: int
-    owner: int
-    tag: int
-    mover: int
-    post_seq: int
-    done_seq: int
-    stream: int
-    src_cell: int
-    src_lo: int
-    src_hi: int
-    src_tag: int
-    reason: str
-
-
-class Read(NamedTuple):
-    """One request's reading of one cell: from seq `s0` to the run that ends at `s1_max`."""
-
-    read: int
-    cell: int
-    rq: int
-    owner: int
-    tag: int
-    s0: int
-    s1: int
-    s1_max: int
-    last_since: int
-    first_t: int
-    last_t_end: int
-    end_t: int
-    growth: int
-    reserve_seq: int
-    end_seq: int
-
-
-class Passes(NamedTuple):
-    """The steps runs one request took part in, in seq order, column by column."""
-
-    seq: list[int]
-    since_seq: list[int]
-    step: list[int]
-    n: list[int]
-    t: list[int]
-
-
-class Life(NamedTuple):
-    """One life of a page under a tag."""
-
-    owner: int
-    reserve_seq: int
-    end_seq: int
-    granted: bool
-    failed: bool
-    held: bool
-
-
-class Request(NamedTuple):
-    """A request on one worker; `rid` is never None."""
-
-    rq: int
-    worker: str
-    epoch: int
-    req: int
-    role: str
-    rid: str
-    owner: int
-    attempt: int | None
-    tenant: str | None
-    ended: bool
-    last_token: int | None
-    output_tokens: int | None
-    complete: bool
-    end_certain: bool
-
-
-EVENT_INTS = [name for name in Event._fields if name not in ("event", "kind", "reason")]
-READ_INTS = [name for name in Read._fields if name != "read"]
 
 
 class Facts:
@@ -128,7 +44,9 @@ class Facts:
         self.events = {name: integers(events, name, NULL_OF_EVENT.get(name, NONE)) for name in EVENT_INTS}
         self.kinds, self.kind_names = _coded(events, "kind")
         self._reasons, self._reason_texts = _coded(events, "reason")
-        self._reason_texts.append("")  # stands at NONE
+        self.flaws, self._flaw_texts = _coded(events, "flaw")
+        for texts in (self._reason_texts, self._flaw_texts):
+            texts.append("")  # stands at NONE
         self.reads = {name: integers(reads, name, NULL_OF_READ.get(name, NONE)) for name in READ_INTS}
         self.events["cell"] = positions(self.cell_ids, self.events["cell"])
         self.events["src_cell"] = positions(self.cell_ids, self.events["src_cell"])
@@ -166,10 +84,10 @@ class Facts:
     def event(self, where: int) -> Event:
         """The event at this position."""
         if where not in self._made:
-            reason = int(self._reasons[where])
+            texts = {"reason": self._reason_texts[self._reasons[where]], "flaw": self._flaw_texts[self.flaws[where]]}
             columns: dict[str, Any] = {name: column.item(where) for name, column in self.events.items()}
             kind = self.kind_names[self.kinds.item(where)]
-            self._made[where] = Event(event=where, kind=kind, reason=self._reason_texts[reason], **columns)
+            self._made[where] = Event(event=where, kind=kind, **texts, **columns)
         return self._made[where]
 
     def events_of(self, cell: int) -> Ints:
@@ -193,7 +111,17 @@ class Facts:
     @cached_property
     def is_written(self) -> NDArray[np.bool_]:
         """Mask of what requests wrote on their own worker."""
-        return self.is_kind("write", "growth")
+        return self.is_kind(*WRITTEN)
+
+    @cached_property
+    def is_filling(self) -> NDArray[np.bool_]:
+        """Mask of landings and of writes that are no growth."""
+        return self.is_kind("write", "landing")
+
+    @cached_property
+    def is_content(self) -> NDArray[np.bool_]:
+        """Mask of everything that brought content."""
+        return self.is_written | self.is_filling
 
     def passes_of(self, rq: int) -> Passes:
         """The runs that a request took part in."""
@@ -235,15 +163,24 @@ class Facts:
 
     def ends(self, tags: Ints, pages: Ints) -> Ints:
         """end_seq(tag) at each page; NEVER_BEFORE where no row speaks of that life."""
+        return self.spans(tags, pages)[1]
+
+    def spans(self, tags: Ints, pages: Ints) -> tuple[Ints, Ints]:
+        """(reserve_seq, end_seq) of (tag, page); both NEVER_BEFORE where no row speaks of that life."""
         rows = self._life_rows(tags, pages)
-        end = self._life_columns[2]
-        return np.where(rows >= 0, end[rows], NEVER_BEFORE) if len(end) else np.full(len(tags), NEVER_BEFORE, np.int64)
+        nothing = np.full(len(tags), NEVER_BEFORE, np.int64)
+        reserve, end = (np.where(rows >= 0, c[rows], nothing) if len(c) else nothing for c in self._life_columns[1:3])
+        return reserve, end
 
     @cached_property
     def _life_columns(self) -> list[NDArray[np.generic]]:
         tags = self._evidence.tags
         numbers = [integers(tags, name) for name in ("owner", "reserve_seq", "end_seq")]
-        return [*numbers, *(booleans(tags, name) for name in ("granted", "failed", "held"))]
+        flags = [
+            booleans(tags, name) for name in ("granted", "failed", "held", "unreturned", "misdirected", "collided")
+        ]
+        ended = np.array(tags["ended"].combine_chunks().fill_null("").to_pylist(), object)
+        return [*numbers, *flags, ended]
 
     @cached_property
     def _life_index(self) -> tuple[Ints, Ints, Ints]:
@@ -263,20 +200,31 @@ class Facts:
         found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where((known[place] == tags) & (keys[found] == wanted), rows[found], NONE)
 
-    def identity(self, owner: int, page: int, tag: int, s0: int) -> str | None:
-        """Identity of the share under which `owner` may read (page, tag) from `s0` on; the gravest of several."""
-        taken = [identity for seq, identity in self._shares.get((owner, page, tag), ()) if seq <= s0]
-        return max(taken, key=GRAVITY_OF_IDENTITY.index, default=None)
+    def taking(self, owner: int, page: int, tag: int, s0: int) -> Taking | None:
+        """The share under which `owner` may read (page, tag) from `s0` on; the gravest of several."""
+        taken = [taking for seq, taking in self._shares.get((owner, page, tag), ()) if seq <= s0]
+        return max(taken, default=None)
 
     @cached_property
-    def _shares(self) -> dict[tuple[int, int, int], list[tuple[int, str]]]:
+    def _shares(self) -> dict[tuple[int, int, int], list[tuple[int, Taking]]]:
         table = self._evidence.shares
         columns = [integers(table, name).tolist() for name in ("owner", "tag", "seq")]
-        found: dict[tuple[int, int, int], list[tuple[int, str]]] = defaultdict(list)
-        rows = zip(*columns, self._share_page.tolist(), table["identity"].to_pylist(), strict=True)
-        for owner, tag, seq, page, identity in rows:
-            found[owner, page, tag].append((seq, identity))
+        texts = [table[name].to_pylist() for name in ("identity", "key_state")]
+        found: dict[tuple[int, int, int], list[tuple[int, Taking]]] = defaultdict(list)
+        for owner, tag, seq, page, *words in zip(*columns, self._share_page.tolist(), *texts, strict=True):
+            found[owner, page, tag].append((seq, TAKINGS[words[0], words[1]]))
         return found
+
+    def reads_of_request(self, rq: int) -> Ints:
+        """Positions of every read of a request."""
+        order, rqs = self._reads_by_request
+        first, last = np.searchsorted(rqs, [rq, rq + 1])
+        return order[first:last]
+
+    @cached_property
+    def _reads_by_request(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.reads["rq"], kind="stable")
+        return order, self.reads["rq"][order]
 
     @cached_property
     def donors(self) -> dict[int, tuple[str, str | None]]:
@@ -294,8 +242,10 @@ class Facts:
 
 
 def integers(table: pa.Table, name: str, null: int = NONE) -> Ints:
-    """A column as int64, nulls as `null`."""
+    """A column as int64, nulls as `null`; a flag is 1 or 0."""
     column = table[name].combine_chunks()
+    if pa.types.is_boolean(column.type):
+        column = column.fill_null(False)
     if column.null_count:
         column = column.fill_null(null)
     return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

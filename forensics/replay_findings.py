@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from forensics.replay_class import CORRUPT, UNDECIDED_ORDER, Class, Classifier, Content, Reader
-from forensics.replay_facts import Event, Facts, Passes, Read, Request
+from forensics.replay_class import CORRUPT, OTHER_GEOMETRY, RIGHT, UNDECIDED_ORDER, Class, Classifier, Content
+from forensics.replay_facts import Facts
+from forensics.replay_mechanism import Mechanisms
 from forensics.replay_order import Mode, certain, first_certain_pass, first_possible_pass
-from forensics.verdict import MECHANISM_UNKNOWN, Kind, Proof
+from forensics.replay_records import Event, Passes, Read, Request
+from forensics.verdict import Kind, Proof
 
 
 class Found(NamedTuple):
@@ -46,6 +48,7 @@ class Judge:
     def __init__(self, facts: Facts, classifier: Classifier) -> None:
         self.facts = facts
         self.classifier = classifier
+        self.mechanisms = Mechanisms(facts, classifier)
 
     def judge(self, x: Read) -> Judgement:
         """The findings of one read, at least one."""
@@ -55,24 +58,22 @@ class Judge:
     def _unless_unknown(self, x: Read, decided: Judgement) -> Judgement:
         if decided.found:
             return decided
-        classes = [self._class(e, x) for e in self._history_of(x, Mode.C)]
+        classes = [self.classifier.classify_for(e, x) for e in self._history_of(x, Mode.C)]
         reason = min((c.reason for c in classes if c.of is Class.UNKNOWN), default=UNDECIDED_ORDER)
-        return decided._replace(found=[self._plain(x, Kind.UNKNOWN, Mode.C, reason)])
+        found = self._plain(x, Kind.UNKNOWN, Mode.C, reason)
+        return decided._replace(found=[found._replace(mechanism="M13") if reason == OTHER_GEOMETRY else found])
 
     def _history_of(self, x: Read, mode: Mode) -> list[Event]:
         return self.classifier.history(x.cell).possible_for(x, mode)
-
-    def _class(self, e: Event, x: Read) -> Content:
-        return self.classifier.classify(e, Reader(x.owner, x.tag, x.s0))
 
     def _decide(self, x: Read, mode: Mode) -> Judgement:
         """Findings in one mode; none where it leaves the read undecided."""
         possible = self._history_of(x, mode)
         passes = self.facts.passes_of(x.rq)
-        classes = [self._class(e, x) for e in possible]
+        classes = [self.classifier.classify_for(e, x) for e in possible]
         sure = [(e, c) for e, c in zip(possible, classes, strict=True) if certain(e, x, possible, passes, mode)]
         kinds = {c.of for c in classes}
-        borrowed = [e for e, c in sure if c.of in (Class.ENTITLED, Class.SHARED)]
+        borrowed = [e for e, c in sure if c.of in RIGHT]
         if foreign := [(e, c) for e, c in sure if c.of is Class.FOREIGN]:
             found = [self._accuse(x, e, c, Kind.FOREIGN, mode) for e, c in foreign]
         elif not kinds or kinds & {Class.FOREIGN, Class.UNKNOWN}:
@@ -101,10 +102,8 @@ class Judge:
 
     def _accuse(self, x: Read, e: Event, content: Content, kind: Kind, mode: Mode) -> Found:
         found = self.located(x, e, kind, mode.proof)
-        if kind is Kind.EXPOSED:
-            return found
-        found = found._replace(mechanism=self.mechanism(x, e, content, mode))
-        if kind is Kind.CORRUPT:
+        found = found._replace(mechanism=self.mechanisms.of(x, e, content, mode))
+        if kind is not Kind.FOREIGN:
             return found
         return found._replace(donor=content.donor, delivered=self.delivered(x, e))
 
@@ -116,40 +115,6 @@ class Judge:
         if request.role == "prefill":
             return _delivered_by_rid(self.facts.requests_of_owner[request.owner])
         return "unknown"
-
-    def mechanism(self, x: Read, e: Event, content: Content, mode: Mode) -> str:
-        """The fault class that brought e before x."""
-        page = self.page(x)
-        life = self.facts.life(x.tag, page)
-        if content.by_share:
-            return "M12"
-        if e.kind == "landing" and e.tag == x.tag:
-            return self._mechanism_at_source(e, x.owner)
-        reserved = life.reserve_seq if life else x.reserve_seq
-        since = e.lo >= reserved or (mode is Mode.C and e.kind == "landing" and e.hi > reserved)
-        if e.kind == "landing" and since:
-            return self.mechanism_of_stray(e)
-        if e.kind in ("write", "growth") and e.tag != x.tag and since:
-            other = self.facts.life(e.tag, page)
-            ended = life.end_seq if life else x.end_seq
-            return "M8" if other is not None and other.reserve_seq <= ended else "M7"
-        if life is not None and (life.failed or life.granted):
-            return "M2" if life.failed else "M1"
-        return MECHANISM_UNKNOWN
-
-    def _mechanism_at_source(self, e: Event, owner: int) -> str:
-        members = zip(self.classifier.sources(e), self.classifier.source_classes(e, owner), strict=True)
-        end = self.classifier.source_end(e)
-        if any(c.of is not Class.ENTITLED and s.lo >= end for s, c in members):
-            return "M5"
-        return "M6" if self.classifier.history(e.src_cell).has_written(e.src_tag, e.src_lo) else "M1"
-
-    def mechanism_of_stray(self, e: Event) -> str:
-        """Of a landing under another tag than the page's present one."""
-        life = self.facts.life(e.tag, int(self.facts.page_of_cell[e.cell]))
-        if life is None:
-            return "M13"
-        return "M4" if life.held else "M3"
 
 
 def first_steps(x: Read, e: Event, passes: Passes) -> tuple[int | None, int | None]:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from enum import Enum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from forensics.replay_facts import NEVER_BEFORE, NONE, Event, Facts, Ints, Passes, Read
+from forensics.replay_facts import Facts, Ints
+from forensics.replay_records import NONE, Event, Passes, Read
 from forensics.verdict import Proof
 
 
@@ -42,6 +44,11 @@ def _before_by_seq(e: Event, f: Event) -> bool:
         or (e.mover != NONE and e.mover == f.mover and e.done_seq <= f.post_seq)
         or (e.stream != NONE and e.stream == f.stream and e.hi < f.hi)
     )
+
+
+def _above(one: Event, other: Event) -> bool:
+    """One's authority is higher, whatever one that is not known (0 or 1) may be."""
+    return max(one.authority, 0) > (other.authority if other.authority != NONE else 1)
 
 
 def pre(e: Event, x: Read, mode: Mode) -> bool:
@@ -88,8 +95,16 @@ def certain(e: Event, x: Read, possible: list[Event], passes: Passes, mode: Mode
     if not seen(e, x, mode):
         return False
     reader = first_certain_pass(e, x.s0, passes)
-    read_by = passes.seq[reader] if reader is not None else NEVER_BEFORE
-    return all(f.event == e.event or before(f, e, mode) or read_by <= f.lo for f in possible)
+    read_by = passes.seq[reader] if reader is not None else None
+    return all(
+        f.event == e.event or before(f, e, mode) or (read_by is not None and read_by <= _overwrites_from(f))
+        for f in possible
+    )
+
+
+def _overwrites_from(f: Event) -> int:
+    """The seq of the last run that found what f overwrites: a pass reads a state before it rewrites it."""
+    return f.hi if f.kind == "rewrite" else f.lo
 
 
 class RunningMaximum:
@@ -131,11 +146,33 @@ class History:
             found[one] = RunningMaximum(self._facts.events["hi"][entries].tolist(), self._facts.events[place][entries])
         return found
 
-    def has_written(self, tag: int, after: int) -> bool:
-        """A local write under `tag` took place, or may have, after seq `after`."""
-        events = self._facts.events
+    def has_filled(self, tag: int, after: int, *, grown: bool = True, but: int = NONE) -> bool:
+        """A landing or write under `tag` (with `grown`, growth too) took place, or may have, after seq `after`."""
         late = self._firm[bisect_right(self._hi, after) :]
-        return bool(np.any(self._facts.is_written[late] & (events["tag"][late] == tag)))
+        return bool(np.any(self._fills(late, tag, grown) & (late != but)))
+
+    def was_filled(self, tag: int, until: int) -> bool:
+        """A landing or write under `tag` took place by seq `until`."""
+        return bool(np.any(self._fills(self._firm[: bisect_right(self._hi, until)], tag, grown=False)))
+
+    def _fills(self, where: Ints, tag: int, grown: bool) -> NDArray[np.bool_]:
+        kinds = self._facts.is_content if grown else self._facts.is_filling
+        return kinds[where] & (self._facts.events["tag"][where] == tag)
+
+    def contest(self, e: Event) -> bool | None:
+        """Whether another writer's word should stand where e does; False: nobody can say; None: it should not."""
+        others = self._firm[self._fills(self._firm, e.tag, grown=True)]
+        movers = self._facts.events["mover"][others]
+        rivals = (
+            [self._facts.event(int(f)) for f in others[(movers != NONE) & (movers != e.mover)]]
+            if e.mover != NONE
+            else []
+        )
+        rivals = [f for f in rivals if NONE in (e.digest, f.digest) or e.digest != f.digest]
+        if any(_before_by_seq(f, e) and _above(f, e) for f in rivals):
+            return True
+        open_to_doubt = (not _before_by_seq(e, f) and not (_before_by_seq(f, e) and _above(e, f)) for f in rivals)
+        return False if any(open_to_doubt) else None
 
     def possible(self, s0: int, s1_max: int, growth: Event | None = None) -> list[Event]:
         """Events that a reader in (s0, s1_max] may find, by seq and edges."""
@@ -166,7 +203,8 @@ class History:
         return [e for e in found if not gone(e, x, mode) and not self._hidden_by_clock(e, x, growth)]
 
     def _hidden_by_clock(self, e: Event, x: Read, growth: Event | None) -> bool:
-        # An f with f.hi <= e.lo is before e, and one with f.lo >= s0 is not pre: clocks overrule neither.
-        return any(pre(f, x, Mode.C) and before(e, f, Mode.C) for f in self._span(e.lo, x.s0)) or (
+        # An f over by s0 with f.hi <= e.lo is before e, and one with f.lo >= s0 is not pre: clocks overrule neither.
+        near = self._span(min(e.lo, x.s0), x.s0)
+        return any(pre(f, x, Mode.C) and before(e, f, Mode.C) for f in near) or (
             growth is not None and before(e, growth, Mode.C)
         )

@@ -11,9 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from forensics.replay_facts import NONE, Facts, Ints
+from forensics.replay_facts import Facts, Ints
+from forensics.replay_records import NONE, Taking
 
 KEY_BITS = 62
+OWN_RANK = 2
+"""The authority of a page's own worker."""
 FOREVER = 1 << 62
 
 
@@ -82,16 +85,48 @@ def ordinary_reads(facts: Facts, timeline: Timeline) -> Cleared:
     if not count or not len(facts.kinds):
         return Cleared(np.zeros(count, bool), np.zeros(count, bool), np.full(count, NONE, np.int64))
     growth_lo = np.where(reads["growth"] >= 0, events["lo"][reads["growth"]], NONE)
-    root = timeline.sole(reads["cell"], reads["s0"], reads["s1_max"], reads["growth"], growth_lo)
-    reader = np.stack([reads["owner"], reads["tag"], reads["s0"]])
-    landed = np.flatnonzero((root != NONE) & facts.is_kind("landing")[root] & (events["tag"][root] == reads["tag"]))
+    met = timeline.sole(reads["cell"], reads["s0"], reads["s1_max"], reads["growth"], growth_lo)
+    root, reader = met.copy(), np.stack([reads["owner"], reads["tag"], reads["s0"]])
+    landed = np.flatnonzero((met != NONE) & facts.is_kind("landing")[met] & (events["tag"][met] == reads["tag"]))
     mine = facts.owners(reads["tag"][landed], facts.page_of_cell[reads["cell"][landed]]) == reads["owner"][landed]
     landed = landed[mine]
-    landing = root[landed]
-    root[landed] = _sole_source(facts, timeline, landing)
-    reader[1:, landed] = events["src_tag"][landing], events["src_lo"][landing]
-    own, borrowed = _granted(facts, root, *reader)
+    root[landed] = _sole_source(facts, timeline, met[landed])
+    reader[1:, landed] = events["src_tag"][met[landed]], events["src_lo"][met[landed]]
+    as_it_should_be = _in_place(facts, met) & (facts.flaws[met] == NONE)
+    if len(contested := _contested(facts)):
+        as_it_should_be &= ~np.isin(met, contested) & ~np.isin(root, contested)
+    own, borrowed = (granted & as_it_should_be for granted in _granted(facts, root, *reader))
     return Cleared(own | borrowed, borrowed, np.where(own | borrowed, root, NONE))
+
+
+def _in_place(facts: Facts, met: Ints) -> Mask:
+    """The page stands in the request's table where the row that filled it says, as far as both say it."""
+    here, there = facts.reads["pos"], facts.events["pos"][met]
+    return (here == there) | (here == NONE) | (there == NONE)
+
+
+def _contested(facts: Facts) -> Ints:
+    """Events beside which another writer of the same page and tag may count: a little more than those that do."""
+    events = facts.events
+    filled = facts.is_content & (events["mover"] != NONE)
+    remote = filled & (events["authority"] < OWN_RANK)
+    has_remote = np.zeros(len(facts.cell_ids), bool)
+    has_remote[events["cell"][remote]] = True
+    where = np.flatnonzero(filled & has_remote[events["cell"]])
+    if not len(where):
+        return where
+    where = where[np.lexsort((events["tag"][where], events["cell"][where]))]
+    cell, tag, mover, lo = (events[name][where] for name in ("cell", "tag", "mover", "lo"))
+    first = np.flatnonzero(np.r_[True, (cell[1:] != cell[:-1]) | (tag[1:] != tag[:-1])])
+    group = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(where)]))
+    several = np.minimum.reduceat(mover, first) != np.maximum.reduceat(mover, first)
+    local = ~remote[where]
+    # Where all but one mover are remote and landed before a local event, the local one's word stands.
+    remote_until = np.maximum.reduceat(np.where(local, NONE, events["hi"][where]), first)
+    least = np.minimum.reduceat(np.where(local, mover, FOREVER), first)
+    greatest = np.maximum.reduceat(np.where(local, mover, NONE), first)
+    stands = local & (remote_until[group] <= lo) & (least == greatest)[group]
+    return where[several[group] & ~stands]
 
 
 def _sole_source(facts: Facts, timeline: Timeline, landing: Ints) -> Ints:
@@ -113,7 +148,7 @@ def _granted(facts: Facts, event: Ints, owner: Ints, tag: Ints, s0: Ints) -> tup
     lasting = events["hi"][event[others]] <= facts.ends(tag[others], page)
     lasting &= facts.owners(tag[others], page) == writer[others]
     shares = zip(*(column[others].tolist() for column in (owner, tag, s0)), page.tolist(), strict=True)
-    same = [facts.identity(o, at, t, since) == "same" for o, t, since, at in shares]
+    same = [facts.taking(o, at, t, since) is Taking.SAME for o, t, since, at in shares]
     borrowed = np.zeros(len(event), bool)
     borrowed[others] = lasting & np.array(same, bool)
     return own, borrowed

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forensics.replay_facts import NONE, Facts, Ints
+from forensics.replay_facts import Facts, Ints
 from forensics.replay_findings import Found
+from forensics.replay_records import NONE
 from forensics.verdict import FINDING_COLUMNS, Kind, Proof
 
 GRAVEST_FIRST = list(Kind)

@@ -64,13 +64,26 @@ class WorkerRows:
     role: str = ""
     ordinal: int | None = None
     page_tokens: dict[str, int] = field(default_factory=dict)
+    configs: dict[str, Row] = field(default_factory=dict)
+    start: Row | None = None
     requests: list[Row] = field(default_factory=list)
     pages: list[Row] = field(default_factory=list)
     transfers: list[Row] = field(default_factory=list)
+    cache: list[Row] = field(default_factory=list)
     steps: list[Row] = field(default_factory=list)
     heartbeats: list[Row] = field(default_factory=list)
     checks: list[Row] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
+
+    def unit(self, pool: str) -> int:
+        """Slots a page of `pool` is told apart in: its tokens; 1 where a page is whole or not there at all."""
+        return self.page_tokens.get(pool, 1)
+
+    def spans(self, pool: str, pages: list[int], row: Row) -> Iterator[PageSpan]:
+        """What a row covers of `pages`: its token range; of pages that hold no tokens always the whole."""
+        if pool not in self.page_tokens:
+            return spans(pages, None, None, 1)
+        return spans(pages, row["tok_off"], row["tokens"], self.page_tokens[pool])
 
 
 def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
@@ -91,6 +104,8 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
         of(row).pages.append(row)
     for row in rows_of(ledger.tables["transfers"]):
         of(row).transfers.append(row)
+    for row in rows_of(ledger.tables["cache"]):
+        of(row).cache.append(row)
     for row in rows_of(ledger.tables["steps"]):
         of(row).steps.append(row)
     for row in rows_of(ledger.tables["checks"]):
@@ -106,8 +121,11 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
 
 def _apply_worker_row(worker: WorkerRows, row: Row) -> None:
     if row["op"] == "start":
+        worker.start = row
         worker.role = row["role"] or ""
         worker.ordinal = row["ordinal"] if row["ordinal"] is not None else worker.ordinal
+    if row["op"] in ("start", "config") and row["pool"] is not None:
+        worker.configs[row["pool"]] = row
     if row["pool"] is not None and row["page_tokens"]:
         worker.page_tokens[row["pool"]] = row["page_tokens"]
     if row["op"] == "heartbeat":

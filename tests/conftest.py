@@ -94,6 +94,36 @@ class LiveEngine:
             if (row["worker"], row["epoch"], row["req"]) in known and row["op"] in ops
         }
 
+    def fault_state(self, url: str) -> dict:
+        """Which faults of a process are on, how often each has struck, and whose writes are gated."""
+        return httpx.get(f"{url}/faults", headers=self.hop, timeout=10).json()
+
+    def switch(self, *urls: str, **faults: bool | dict) -> None:
+        """Switch faults (names with underscores) of some processes; of all workers unless some are named."""
+        for url in urls or self.workers:
+            self.post(url, "/faults", {name.replace("_", "-"): on for name, on in faults.items()})
+
+    def audit(self, url: str) -> dict:
+        """What an audit of one worker finds."""
+        return self.post(url, "/audit", {})
+
+    def judged(self, rid: str) -> dict:
+        """The verdict of one response from the ledger as it is now; empty while there is none."""
+        from forensics.foreign_reads import foreign_reads
+
+        rows = foreign_reads(read_ledger(self.ledger)).responses.to_pylist()
+        return next((row for row in rows if row["rid"] == rid), {})
+
+    def wrong_pages(self) -> list:
+        """What audits of its workers find wrong; nothing is asked where a fault has struck, or of the dead."""
+        dead, found = self.running.ended(), []
+        names = [f"{role}-{i}" for role in ("prefill", "decode") for i in range(len(self.state[role]))]
+        for name, url in zip(names, self.workers, strict=True):
+            if name not in dead and not self.fault_state(url)["struck"]:
+                audit = self.audit(url)
+                found += [audit] if audit["cache"] or any(pool["wrong"] for pool in audit["pools"].values()) else []
+        return found
+
     def kill(self, name: str) -> None:
         """Kill -9 one process; returns when it is gone."""
         child = self.running.children[name]
@@ -103,7 +133,10 @@ class LiveEngine:
 
 @pytest.fixture(scope="session")
 def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveEngine]]:
-    """Factory: `live_engine(faults=(...), defences={...}, **shape)`; the same setting gives the same engine."""
+    """Factory: `live_engine(faults=(...), defences={...}, **shape)`; the same setting gives the same engine.
+
+    At the end every worker on which no fault has struck has to account for its pages.
+    """
     # Imported here: only tests that start an engine pay for torch.
     from engine.config import EngineConfig
     from engine.serve import start_engine
@@ -111,7 +144,7 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     running: dict[tuple, tuple] = {}
 
     def start(
-        faults: tuple[str, ...] = (), defences: dict[str, str] | None = None, truth: bool = False, **shape: int
+        faults: tuple[str, ...] = (), defences: dict[str, str] | None = None, truth: bool = False, **shape: Any
     ) -> LiveEngine:
         key = (tuple(faults), tuple(sorted((defences or {}).items())), truth, tuple(sorted(shape.items())))
         if key not in running:
@@ -125,8 +158,10 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         return running[key][1]
 
     yield start
+    wrong = [each for _, engine in running.values() for each in engine.wrong_pages()]
     with ThreadPoolExecutor(len(running) or 1) as pool:
         list(pool.map(lambda pair: pair[0].stop(), running.values()))
+    assert not wrong, wrong
 
 
 @pytest.fixture(scope="session")

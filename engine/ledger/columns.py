@@ -70,7 +70,7 @@ def _page_lists(values: Sequence[Any]) -> pa.Array:
     lists = [NO_PAGES if value is None else value for value in values]
     ends = np.zeros(len(lists) + 1, np.int32)
     np.cumsum([len(pages) for pages in lists], out=ends[1:])
-    missing = pa.array([value is None for value in values])
+    missing = pa.array([value is None for value in values], pa.bool_())
     return pa.ListArray.from_arrays(
         pa.array(ends), pa.array(np.concatenate([NO_PAGES, *lists])), type=PAGE_LIST, mask=missing
     )

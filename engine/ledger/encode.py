@@ -17,7 +17,7 @@ from engine.ledger.columns import record_batch
 from engine.ledger.digest import key_digest
 from engine.ledger.fingerprint import fingerprints
 from engine.ledger.forms import Form, RecordedRow
-from engine.ledger.tag import split_tag
+from engine.ledger.tag import seq_of
 
 REMEMBERED_PAGES = 1 << 22
 """Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
@@ -85,7 +85,7 @@ class Encoder:
         for (place, offset, tag, pages), value in zip(referring, _fingerprints(referring), strict=True):
             row, at = placed[place], placed[place][0].pages
             form = row[0].with_reference()
-            placed[place] = (form, *row[1:at], None, *row[at + 1 :], len(pages), split_tag(tag).seq, offset, value)
+            placed[place] = (form, *row[1:at], None, *row[at + 1 :], len(pages), seq_of(tag), offset, value)
         return placed
 
     def _remember(self, tag: int, pages: np.ndarray) -> None:

@@ -36,10 +36,12 @@ class Form:
         self.columns = tuple(name for name in names if name != "t")
         self.places = {name: place for place, name in enumerate((*HEAD, *self.columns))}
         self.lists = tuple(name for name in _PAGE_LISTS.get(table, ()) if name in names)
-        self.pooled = table in POOL_TABLES
-        self.counted = table == "pages"
-        self.pages = self.places.get("pages") if self.counted else None
+        self.pooled = table in POOL_TABLES and "pool" in names
+        self.counted = table == "pages" and "req" in names
+        self.pages = self.places.get("pages") if table == "pages" else None
         self.tag = self.places.get("tag")
+        self.chain: dict[str | None, int] = {}
+        """Last seq of each pool in the form's table: one for all forms of a recorder's table."""
         self._with: dict[tuple[str, ...], Form] = {}
 
     def with_length(self) -> Form:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ from engine.ledger.tag import make_tag
 
 COUNTED_REQUESTS = 1 << 16
 """Bound on the requests whose `pages` rows are counted; the oldest is forgotten first."""
+
+
+PAGES_GIVEN = ("pool", "req", "tag", "pages")
+"""Columns of every row that `Recorder.pages` writes."""
 
 
 class Recorder:
@@ -56,12 +60,13 @@ class Recorder:
         """Held round "change and record" where another thread records too."""
         self.problem: str | None = None
         """Why rows are not reaching the disk, or the last row that fitted no schema; None = all is well."""
-        self._now_us, self._fsync_ms, self._ring_rows, self._rotate_bytes = now_us, fsync_ms, ring_rows, rotate_bytes
-        self._durable = durable
+        self._now_us, self._fsync_ms, self._rotate_bytes, self._durable = now_us, fsync_ms, rotate_bytes, durable
         self._ring: deque[RecordedRow] = deque()
+        self._room = ring_rows  # rows that may wait
         self._wake_rows = max(1, ring_rows // 8)
         self._seq = self._committed = self._lost = self._refused = 0
         self._forms: dict[tuple[str, ...], Form] = {}
+        self._page_forms: dict[tuple[str, ...], Form] = {}
         self._chains: defaultdict[str, dict[str | None, int]] = defaultdict(dict)  # table -> pool -> last seq
         self._page_rows: OrderedDict[int, int] = OrderedDict()
         self._waiting: EncodedRows | None = None  # encoded, not yet safely in the stream
@@ -91,8 +96,11 @@ class Recorder:
         for name in form.lists:
             if columns[name] is not None:
                 columns[name] = kept(columns[name])
+        t = columns.pop("t") if form.timed else None
         with self.lock:
-            return self._take(form, columns)
+            if form.counted:
+                self._count_page_row(columns["req"])
+            return self._queue(form, columns["pool"] if form.pooled else None, t, columns.values())
 
     def reserve(self, pool: str, req: int, pages: np.ndarray, *, pos: int = 0, **columns: Any) -> int:
         """Record that `pages` (int32 [n]) now belong to `req`; returns their new tag."""
@@ -104,7 +112,11 @@ class Recorder:
 
     def pages(self, op: str, pool: str, req: int, tag: int, pages: np.ndarray, **columns: Any) -> int:
         """Record `op` on `pages`, the array that was really used, under `tag`. Returns the seq."""
-        return self.record("pages", op, pool=pool, req=req, tag=tag, pages=pages, **columns)
+        form = self._page_forms.get((op, *columns)) or self._form_of_pages(op, columns)
+        used = kept(pages)
+        with self.lock:
+            self._count_page_row(req)
+            return self._queue(form, pool, None, (pool, req, tag, used, *columns.values()))
 
     def page_rows(self, req: int) -> int:
         """How many `pages` rows `req` has had so far."""
@@ -139,6 +151,7 @@ class Recorder:
             self._thread.join()
         self._drain()
         with self.lock:
+            self._room = len(self._ring) + 2  # for these two rows, whatever the disk does
             self._tell_loss()
             own = {**self._chains["workers"], None: self._seq + 1}
             ends = [
@@ -146,8 +159,8 @@ class Recorder:
                 for table, pools in sorted({**self._chains, "workers": own}.items())
                 for pool, seq in sorted(pools.items(), key=lambda end: end[0] or "")
             ]
-            self._queue_own("close", chains=[name for name, _ in ends], chain_seqs=[seq for _, seq in ends])
-            self._closed = True
+            self.record("workers", "close", chains=[name for name, _ in ends], chain_seqs=[seq for _, seq in ends])
+            self._closed, self._room = True, 0
         self._drain()
         with self._drain_lock:
             if seal and self._committed == self._seq:
@@ -158,6 +171,7 @@ class Recorder:
         """Let the stream go as a process that dies does: no `close` row, and what was not flushed is lost."""
         with self.lock, self._drain_lock:
             self._stopping = self._closed = True
+            self._room = 0
             self._ring.clear()
             self._stream.close()
 
@@ -173,46 +187,52 @@ class Recorder:
     def _allocate(self, op: str, pool: str, req: int, pages: np.ndarray, pos: int, columns: dict[str, Any]) -> int:
         with self.lock:
             tag = make_tag(self.ordinal, self.epoch, self._seq + 1)
-            self.record("pages", op, pool=pool, req=req, tag=tag, pages=pages, pos=pos, **columns)
+            self.pages(op, pool, req, tag, pages, pos=pos, **columns)
         return tag
 
     def _form(self, table: str, op: str, columns: dict[str, Any]) -> Form:
         form = self._forms[table, op, *columns] = Form(table, op, columns)
+        form.chain = self._chains[table]
         return form
 
-    def _take(self, form: Form, columns: dict[str, Any]) -> int:
-        """Take a seq for a row and queue it, or count it as lost. The caller holds the lock."""
-        if self._closed:
-            return self._seq
-        if form.counted and (req := columns.get("req")) is not None:
-            self._page_rows[req] = self._page_rows.get(req, 0) + 1
-            if len(self._page_rows) > COUNTED_REQUESTS:
-                self._page_rows.popitem(last=False)
-        ring = self._ring
-        if len(ring) < self._ring_rows:
-            seq, waiting = self._queue(form, columns), len(ring)
-        else:
-            self._seq = seq = self._seq + 1
-            self._chains[form.table][columns.get("pool") if form.pooled else None] = seq
-            self._lost = waiting = self._lost + 1
-        if waiting % self._wake_rows == 0:
-            if self._thread is None:
-                self._drain()
-            else:
-                self._wake.set()
-        return seq
+    def _form_of_pages(self, op: str, columns: dict[str, Any]) -> Form:
+        form = self._page_forms[op, *columns] = self._form("pages", op, {**dict.fromkeys(PAGES_GIVEN), **columns})
+        return form
 
-    def _queue(self, form: Form, columns: dict[str, Any]) -> int:
-        t = columns.pop("t") if form.timed else None
+    def _queue(self, form: Form, pool: str | None, t: int | None, values: Iterable[Any]) -> int:
+        """Queue a row and return its seq. The caller holds the lock."""
+        waiting = len(self._ring) + 1
+        if waiting > self._room:
+            return self._drop(form, pool)
         self._seq = seq = self._seq + 1
-        chain, pool = self._chains[form.table], columns.get("pool") if form.pooled else None
+        chain = form.chain
         prev, chain[pool] = chain.get(pool, 0), seq
-        self._ring.append((form, seq, prev, self._now_us() if t is None else t, *columns.values()))
+        self._ring.append((form, seq, prev, self._now_us() if t is None else t, *values))
+        if waiting % self._wake_rows == 0:
+            self._call_drain()
         return seq
 
-    def _queue_own(self, op: str, **columns: Any) -> None:
-        """A row of the recorder itself, which no full ring refuses."""
-        self._queue(self._form("workers", op, columns), columns)
+    def _drop(self, form: Form, pool: str | None) -> int:
+        """A row for which there is no room takes its seq all the same, unless this life is over."""
+        if not self._closed:
+            self._seq = form.chain[pool] = self._seq + 1
+            self._lost += 1
+            if self._lost % self._wake_rows == 0:
+                self._call_drain()
+        return self._seq
+
+    def _call_drain(self) -> None:
+        if self._thread is None:
+            self._drain()
+        else:
+            self._wake.set()
+
+    def _count_page_row(self, req: int | None) -> None:
+        if req is None:
+            return
+        self._page_rows[req] = self._page_rows.get(req, 0) + 1
+        if len(self._page_rows) > COUNTED_REQUESTS:
+            self._page_rows.popitem(last=False)
 
     def _drain_loop(self) -> None:
         while not self._stopping:
@@ -228,7 +248,7 @@ class Recorder:
         """Queue a loss row for what was dropped. The caller holds the lock."""
         lost, self._lost, self._refused = self._lost + self._refused, 0, 0
         if lost:
-            self._queue_own("loss", lost=lost)
+            self.record("workers", "loss", lost=lost)
 
     def _drain(self) -> int:
         """Bring all that was recorded before this call into the stream; returns the last seq that is there."""
@@ -239,7 +259,7 @@ class Recorder:
             # Never waited for: the thread that holds the lock may itself be waiting to drain.
             if self._lost + self._refused and not self._closed and self.lock.acquire(blocking=False):
                 try:
-                    if len(self._ring) < self._ring_rows:
+                    if len(self._ring) < self._room:
                         self._tell_loss()
                 finally:
                     self.lock.release()

@@ -30,3 +30,8 @@ def make_tag(ordinal: int, epoch: int, seq: int) -> int:
 def split_tag(tag: int) -> Tag:
     """The inverse of `make_tag`."""
     return Tag(tag >> (EPOCH_BITS + SEQ_BITS), tag >> SEQ_BITS & (1 << EPOCH_BITS) - 1, tag & (1 << SEQ_BITS) - 1)
+
+
+def seq_of(tag: int) -> int:
+    """The seq in a tag."""
+    return tag & (1 << SEQ_BITS) - 1

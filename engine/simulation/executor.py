@@ -35,7 +35,7 @@ class SimExecutor:
         self._people, self._truth = people, truth
         self._stores = {"kv": store} | ({"host": host} if host is not None else {})
         self._page_bytes, self._planes = page_bytes, planes or Planes(task, people)
-        self._stores |= {plane.pool: plane.store for plane in self._planes}
+        self._stores |= self._planes.first()
         self._readers: dict[int, Reader] = {}  # bound in the last decode run, by stamp
         self._growing = _Growing.nothing()
         self.lasts_us: int | None = None
@@ -83,7 +83,9 @@ class SimExecutor:
         self._bind(works)
         found = [self._read(work, step, check_tags) for work in works]
         if self._planes:
-            found = [wrong + self._planes.read(work, check_tags, step) for wrong, work in zip(found, works, strict=True)]
+            found = [
+                wrong + self._planes.read(work, check_tags, step) for wrong, work in zip(found, works, strict=True)
+            ]
             self._planes.begin(works)
         context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
@@ -110,17 +112,28 @@ class SimExecutor:
         source.settle(src_pages, world.now)
         target.settle(dst_pages, world.now)
         target.put(dst_pages, source.image(src_pages), dst_tag, source.tokens[src_pages])
+        if self._planes:
+            self._planes.copy(src_pool, src_pages, dst_pool, dst_pages, dst_tag)
         return count
 
     def scrub(self, pages: np.ndarray) -> None:
         """See `Executor`."""
         self._store.zero(pages, self._task.world.now)
+        self._planes.scrub("kv", pages)
 
     def _scripted(self) -> int | None:
         lasts, self.lasts_us = self.lasts_us, None
         if lasts is not None:
             self.began()
         return lasts
+
+    def passed(self, stamp: int) -> tuple[int, int]:
+        """Passes of the run under way that a request has had by now, and when the last of them ended (true time)."""
+        growing, now = self._growing, self._task.world.now
+        if not (growing.stamps == stamp).any():
+            return 0, now
+        passes = min(growing.passes, growing.begun(now) - 1)
+        return passes, growing.ends(passes)
 
     def forget(self) -> None:
         """No request is bound any more: the worker is gone."""

@@ -29,6 +29,8 @@ class Door:
     address: str
     role: Role
     task: Task
+    passed: Callable[[str], tuple[int, int]]
+    """By rid: tokens that have left since the worker last told of any, and when the last of them did (true time)."""
     live: int = 0
 
 
@@ -83,6 +85,7 @@ class SimGateway:
         for doors in (self.prefills, self.decodes):
             doors[:] = [door for door in doors if door.name != name]
         for call in [call for call in self._calls.values() if name in (call.prefill.name, call.decode.name)]:
+            self._bring_up(call)
             for door in (call.decode, call.prefill):
                 self._world.at(self._world.now + self._message_us(), _abort(door, call.given.rid))
             self._end(call, RequestError(502, "worker_lost", "a worker went away"))
@@ -137,6 +140,7 @@ class SimGateway:
         """The client of a request goes away."""
         call = self._calls.get(rid)
         if call is not None:
+            self._bring_up(call)
             for door in (call.decode, call.prefill):
                 self._world.at(self._world.now + self._message_us(), _abort(door, rid))
             self._end(call, RequestError(499, "aborted", "the client went away"))
@@ -154,6 +158,12 @@ class SimGateway:
         elif event.error is not None and event.error.code != "aborted":
             call.refused = event.error
             self._world.at(self._world.now + self._message_us(), _abort(call.decode, rid))
+
+    def _bring_up(self, call: Call) -> None:
+        """Count what has left since decode last told: it tells once per run of passes."""
+        count, at_us = call.decode.passed(call.given.rid)
+        if count > 0:
+            call.sent, call.last_token = call.sent + count, self._clock.now_us() - (self._world.now - at_us)
 
     def _refusal(self, req: int, given: GenerateRequest) -> RequestError | None:
         for limits in self._limits:

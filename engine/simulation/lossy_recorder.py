@@ -5,20 +5,28 @@ Invariant: a lost row keeps its seq and its place in the `prev` chains, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
 
-from engine.ledger.forms import Form
+from engine.ledger.forms import RecordedRow
 from engine.ledger.recorder import Recorder
 
 
 class LossyRecorder(Recorder):
-    """Drops each row for which `loses(table)` is true."""
+    """See the module."""
 
-    loses: Callable[[str], bool] | None = None
+    def lose(self, loses: Callable[[str], bool]) -> None:
+        """From now on drop each row for whose table `loses` is true, but for those of the worker itself."""
+        self._ring = _LeakyRing(self._ring, loses)
 
-    def _queue(self, form: Form, columns: dict[str, Any]) -> int:
-        seq = super()._queue(form, columns)
-        if self.loses is not None and form.table != "workers" and self.loses(form.table):
-            self._ring.pop()
-        return seq
+
+class _LeakyRing(deque[RecordedRow]):
+    def __init__(self, rows: Iterable[RecordedRow], loses: Callable[[str], bool]) -> None:
+        super().__init__(rows)
+        self._loses = loses
+
+    def append(self, row: RecordedRow) -> None:
+        """Queue a row, or lose it."""
+        table = row[0].table
+        if table == "workers" or not self._loses(table):
+            super().append(row)

@@ -76,6 +76,7 @@ class PageStore:
         self.arriving = np.zeros(pages, np.int32)  # flights to and from each page
         self.leaving = np.zeros(pages, np.int32)
         self.readers = np.zeros(pages, np.int32)  # how many requests have each page bound
+        self._marked = np.zeros(pages, np.bool_)  # scratch of `among`
         self.before_change: Callable[[], None] = lambda: None
         """Called before anything here is looked at or changed from outside: who owns the worker brings it up to date."""
         self.changed: Callable[[np.ndarray], None] = lambda pages: None
@@ -83,19 +84,19 @@ class PageStore:
 
     def settle(self, pages: np.ndarray, now: int) -> None:
         """Let every flight from or to these pages go as far as it has come by now."""
-        if self.arriving[pages].any():
+        if self.incoming and np.count_nonzero(self.arriving[pages]):
             for flight in (*self.incoming,):
                 flight.advance(now)
-        if self.leaving[pages].any():
+        if self.outgoing and np.count_nonzero(self.leaving[pages]):
             for flight in (*self.outgoing,):
                 flight.advance(now)
 
     def race(self, pages: np.ndarray) -> None:
         """A local write: flights under way from and to these pages cannot be told apart from it in time."""
-        if self.leaving[pages].any():
+        if self.outgoing and np.count_nonzero(self.leaving[pages]):
             for flight in self.outgoing:
                 flight.race(pages)
-        if self.arriving[pages].any():
+        if self.incoming and np.count_nonzero(self.arriving[pages]):
             for flight in self.incoming:
                 flight.meet(pages)
 
@@ -119,23 +120,26 @@ class PageStore:
     def grow(self, pages: np.ndarray, lo: np.ndarray, count: int, stamps: np.ndarray, contents: np.ndarray,
              tags: np.ndarray, tainted: np.ndarray, now: int) -> None:  # fmt: skip
         """One decode run: `count` slots from `lo` int [n] on in each of `pages` int32 [n], one page per request."""
-        slots = self.slots
+        slots, every = self.slots, pages
         self.settle(pages, now)
         self.race(pages)
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
         simple &= (slots["top_tainted"][pages] == tainted) & (slots["top_content"][pages] == contents) & (lo > 0)
-        if simple.all():
-            slots["hi"][pages] += count
-            self.tokens[pages] += count
-        else:
-            for i in range(len(pages)):
-                one = Write(
-                    pages[i : i + 1], int(lo[i]), count, int(stamps[i]), contents[i : i + 1], tags[i : i + 1],
-                    bool(tainted[i]),
-                )  # fmt: skip
-                self._part(one, 0, one.tok_off, one.tok_off + count)
-        if self.readers[pages].max(initial=0) > 1:
-            self.tell(pages)
+        shared, odd = self.readers[pages].max(initial=0) > 1, np.zeros(0, np.int64)
+        if not simple.all():
+            simple &= (self.tokens[pages] == lo) & ((slots["lo"][pages] > 0) | (lo + count < self.page_tokens))
+            odd = np.arange(len(pages)) if shared else np.flatnonzero(~simple)
+            pages = pages[:0] if shared else pages[simple]
+        slots["hi"][pages] += count
+        self.tokens[pages] += count
+        for i in odd.tolist():
+            one = Write(
+                every[i : i + 1], int(lo[i]), count, int(stamps[i]), contents[i : i + 1], tags[i : i + 1],
+                bool(tainted[i]),
+            )  # fmt: skip
+            self._part(one, 0, one.tok_off, one.tok_off + count)
+        if shared:
+            self.tell(every)
 
     def fill(self, pages: np.ndarray, stamp: int, contents: np.ndarray | int, tainted: bool) -> None:
         """Whole pages are one writer's."""
@@ -158,7 +162,7 @@ class PageStore:
             if self.ranges
             else {}
         )
-        return self.slots[pages].copy(), odd
+        return self.slots[pages], odd
 
     def put(self, pages: np.ndarray, image: tuple[np.ndarray, dict[int, list[Range]]], tag: int, tokens: np.ndarray) -> None:  # fmt: skip
         """Write an image over `pages`, with headers made for `tag`."""
@@ -220,9 +224,16 @@ class PageStore:
 
     def tell(self, pages: np.ndarray) -> None:
         """Others who read these pages are to look again."""
-        bound = pages[self.readers[pages] > 0]
-        if len(bound):
-            self.changed(bound)
+        bound = self.readers[pages] > 0
+        if np.count_nonzero(bound):
+            self.changed(pages[bound])
+
+    def among(self, pages: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Which of `pages` are among `others`, bool [n]."""
+        self._marked[others] = True
+        found: np.ndarray = self._marked[pages]
+        self._marked[others] = False
+        return found
 
 
 class Flight:
@@ -236,14 +247,17 @@ class Flight:
         self.tag, self.tokens, self.start_us, self.step_us = tag, tokens, start_us, step_us
         self._images: list[tuple[int, int, tuple[np.ndarray, dict[int, list[Range]]]]] = []
         self._racy = np.zeros(len(src_pages), np.bool_)
+        if len(set(dst_pages.tolist())) < len(dst_pages):  # one page twice: nobody can tell which image came last
+            places, named = np.unique(dst_pages, return_counts=True)
+            self._racy = np.isin(dst_pages, places[named > 1])
         self._read = self._landed = 0
         self._advancing = False
-        if target.arriving[dst_pages].any():
+        if target.incoming and np.count_nonzero(target.arriving[dst_pages]):
             for other in target.incoming:  # two at once: nobody can tell from outside which came last
                 other.meet(dst_pages)
                 self.meet(other.dst_pages)
-        np.add.at(target.arriving, dst_pages, 1)
-        np.add.at(source.leaving, src_pages, 1)
+        _count(target.arriving, dst_pages, 1)
+        _count(source.leaving, src_pages, 1)
         source.outgoing.append(self)
         target.incoming.append(self)
 
@@ -258,7 +272,7 @@ class Flight:
 
     def race(self, pages: np.ndarray) -> None:
         """Source pages are written while this flight is under way: nobody can tell from outside which bytes it took."""
-        hit = np.isin(self.src_pages, pages)
+        hit = self.source.among(self.src_pages, pages)
         self._racy |= hit
         self.target.slots["racy"][self.dst_pages[: self._landed][hit[: self._landed]]] = True
 
@@ -281,17 +295,17 @@ class Flight:
         self._advancing = False
         if self._landed == count:
             self.source.outgoing.remove(self)
-            np.subtract.at(self.source.leaving, self.src_pages, 1)
+            _count(self.source.leaving, self.src_pages, -1)
 
     def forget(self) -> None:
         """Nobody's clock is so far off that this could still be under way."""
         self.target.incoming.remove(self)
-        np.subtract.at(self.target.arriving, self.dst_pages, 1)
+        _count(self.target.arriving, self.dst_pages, -1)
         self.target.tell(self.dst_pages)
 
     def meet(self, pages: np.ndarray) -> None:
         """Target pages are written by somebody else while this flight is under way."""
-        hit = np.isin(self.dst_pages, pages)
+        hit = self.target.among(self.dst_pages, pages)
         self._racy |= hit
         self.target.slots["racy"][self.dst_pages[: self._landed][hit[: self._landed]]] = True
 
@@ -305,3 +319,11 @@ class Flight:
                 image[0]["racy"] |= self._racy[lo:hi]
                 self.target.put(self.dst_pages[lo:hi], image, self.tag, self.tokens[lo:hi])
         self._images = [image for image in self._images if image[1] > upto]
+
+
+def _count(flights: np.ndarray, pages: np.ndarray, by: int) -> None:
+    """One flight more (or less) to or from each page, as often as it is named."""
+    if len(set(pages.tolist())) == len(pages):
+        flights[pages] += by
+    else:
+        np.add.at(flights, pages, by)

@@ -1,4 +1,4 @@
-"""What passes of one worker touch beside the `kv` pages of its first rank: the pools of other components.
+"""What passes of one worker touch beside the `kv` pages of its first rank: other components, ranks and parts of pages.
 
 Invariant: as of `engine.simulation.executor`: a pass writes its slots and reads its table when it begins, and what it
 finds is judged by bytes alone.
@@ -7,7 +7,7 @@ finds is judged by bytes alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,11 +38,15 @@ class Growth:
 
 @dataclass
 class Plane:
-    """One pool in memory, and who reads in it."""
+    """One pool in the memory of one rank, of its pages one part, and who reads in it. Tags are by `shift` more than those
+    of the first rank. `rank` None: the worker has one."""
 
     pool: str
     store: PageStore
     truth: SimTruth
+    rank: int | None = None
+    part: int = 0
+    shift: int = 0
     readers: dict[int, Reader] = field(default_factory=dict)  # bound in the last decode run, by stamp
     growth: Growth | None = None
 
@@ -114,12 +118,13 @@ class Planes:
         now, wrong = self._task.world.now, []
         for plane in self._planes:
             if plane.pool == table.pool:
-                reader = Reader(request.stamp, NOTHING, table.pages, table.tags)
+                reader = Reader(request.stamp, NOTHING, table.pages, table.tags + plane.shift)
                 size = plane.store.page_tokens
                 plane.store.settle(table.pages, now)
                 found = self._mismatches(plane, reader, size) if check else []
                 if not found:
-                    plane.truth.read(look(plane.store, reader, size, now), request.stamp, step, now, plane.pool)
+                    found_now = look(plane.store, reader, size, now)
+                    plane.truth.read(found_now, request.stamp, step, now, plane.pool, plane.part)
                 wrong += found
         return tuple(wrong)
 
@@ -144,9 +149,28 @@ class Planes:
             if plane.pool == STATE:
                 self._rewrite(plane.store, one, now)
             else:
-                plane.store.grow(
-                    one.pages, one.lo + done, fresh, one.stamps, one.contents, one.tags, one.tainted, now
-                )
+                plane.store.grow(one.pages, one.lo + done, fresh, one.stamps, one.contents, one.tags, one.tainted, now)
+
+    def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> None:
+        """The same copy as in the first part of the first rank, in the others."""
+        now = self._task.world.now
+        sources = {(plane.rank, plane.part): plane.store for plane in self._planes if plane.pool == src_pool}
+        for plane in self._planes:
+            source = sources.get((plane.rank, plane.part))
+            if plane.pool == dst_pool and source is not None and (plane.rank or plane.part):
+                source.settle(src_pages, now)
+                plane.store.settle(dst_pages, now)
+                plane.store.put(dst_pages, source.image(src_pages), dst_tag + plane.shift, source.tokens[src_pages])
+
+    def first(self) -> dict[str, PageStore]:
+        """The pools beside `kv` of the first rank, of their pages the first part."""
+        return {plane.pool: plane.store for plane in self._planes if not (plane.rank or plane.part)}
+
+    def write(self, pool: str, write: Write, now: int) -> None:
+        """Somebody writes to every rank and part of a pool that is here."""
+        for plane in self._planes:
+            if plane.pool == pool:
+                plane.store.write(replace(write, tag=write.tag + plane.shift), now)
 
     def scrub(self, pool: str, pages: np.ndarray) -> None:
         """Zero pages."""
@@ -155,8 +179,11 @@ class Planes:
                 plane.store.zero(pages, self._task.world.now)
 
     def _touched(self, work: Work) -> Iterator[tuple[Plane, PoolWork]]:
-        given = {one.pool: one for one in work.others}
-        return ((plane, given[plane.pool]) for plane in self._planes if plane.pool in given)
+        given = {one.pool: one for one in (*work.others, _main(work))}
+        for plane in self._planes:
+            one = given.get(plane.pool)
+            if one is not None:
+                yield plane, (one if not plane.shift else replace(one, tags=one.tags + plane.shift))
 
     def _growth(self, plane: Plane, touched: list[tuple[DecodeWork, PoolWork]]) -> Growth:
         size = plane.store.page_tokens
@@ -185,17 +212,20 @@ class Planes:
         if store.readers[pages].max(initial=0) > 1:
             store.tell(pages)
 
-    def _look(
-        self, plane: Plane, reader: Reader, tokens: int, check: bool, step: int, now: int
-    ) -> list[TagMismatch]:
-        plane.truth.read(look(plane.store, reader, tokens, now), reader.stamp, step, now, plane.pool)
+    def _look(self, plane: Plane, reader: Reader, tokens: int, check: bool, step: int, now: int) -> list[TagMismatch]:
+        plane.truth.read(look(plane.store, reader, tokens, now), reader.stamp, step, now, plane.pool, plane.part)
         return self._mismatches(plane, reader, tokens) if check else []
 
     @staticmethod
     def _mismatches(plane: Plane, reader: Reader, tokens: int) -> list[TagMismatch]:
         return [
             TagMismatch(
-                int(reader.pages[i]), i, int(reader.tags[i]), int(plane.store.tag[reader.pages[i]]), plane.pool
+                int(reader.pages[i]),
+                i,
+                int(reader.tags[i]),
+                int(plane.store.tag[reader.pages[i]]),
+                plane.pool,
+                plane.rank,
             )
             for i in mismatches(plane.store, reader, tokens)
         ]
@@ -210,3 +240,11 @@ class Planes:
             self._task.call()
 
         return changed
+
+
+def _main(work: Work) -> PoolWork:
+    """What a pass does in `kv`, as of another pool."""
+    if isinstance(work, PrefillWork):
+        stop = work.start + len(work.tokens)
+        return PoolWork("kv", 0, work.pages, work.tags, work.start, stop, stop)
+    return PoolWork("kv", 0, work.pages, work.tags, work.position, work.position + 1, work.position)

@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.block_pool import BlockPool
+from engine.components import WHOLE
+from engine.ranks import RankedRecorder
 from engine.simulation.admission import admit
 from engine.simulation.fleet import Fleet, Worker, workers_of
 from engine.simulation.lossy_recorder import LossyRecorder
@@ -44,8 +47,8 @@ class ScriptRunner:
     def __init__(self, fleet: Fleet, scenario: Scenario) -> None:
         self._fleet, self._scenario, self._world = fleet, scenario, fleet.world
         self._outsiders: dict[
-            tuple[str, str], tuple[int, int, np.ndarray]
-        ] = {}  # (outsider, worker) -> req, tag, pages
+            tuple[str, str, str], tuple[int, int, np.ndarray]
+        ] = {}  # (outsider, worker, pool) -> req, tag, pages
 
     def plan(self) -> None:
         """Put every action and loss into the queue."""
@@ -86,6 +89,7 @@ class ScriptRunner:
         elif isinstance(action, AuditAction):
             role = self._fleet.workers[action.worker].role
             role.pool.audit({req: request.pages for req, request in role.requests.items()}, record=True)
+            role.others.audit(role.requests)
 
     def _arrival(self, action: RequestAction) -> Arrival:
         return Arrival(
@@ -149,29 +153,40 @@ class ScriptRunner:
         tenant = self._fleet.pseudonym(action.outsider)
         req = role.outsider(action.outsider, tenant)
         self._fleet.people.add(stamp, Person(action.outsider, tenant, (None,) * 4, SyntheticPrompt(())))
-        pages, tag = role.pool.reserve(req, action.pages)
-        self._outsiders[action.outsider, action.worker] = req, tag, pages
+        pool = self._pool(worker, action.component)
+        pages, tag = pool.reserve(req, action.pages)
+        self._outsiders[action.outsider, action.worker, action.component] = req, tag, pages
         if action.write:
-            tokens = len(pages) * role.pool.page_tokens
+            tokens = len(pages) * pool.page_tokens
             tags = np.full(len(pages), tag, np.int64)
-            worker.store.write(Write(pages, 0, tokens, stamp, np.full(len(pages), stamp, np.int64), tags), now)
-            worker.recorder.pages("write", role.pool.name, req, tag, pages, pos=0, tok_off=0, tokens=tokens)
+            write = Write(pages, 0, tokens, stamp, np.full(len(pages), stamp, np.int64), tags)
+            if pool is role.pool:
+                worker.shards.stores[pool.name, 0, 0].write(write, now)
+            worker.planes.write(pool.name, write, now)
+            columns = {} if action.component in WHOLE else {"tok_off": 0, "tokens": tokens}
+            worker.recorder.pages("write", pool.name, req, tag, pages, pos=0, **columns)
 
     def _free(self, action: FreeAction) -> None:
         """An outsider frees its own pages, or somebody else's."""
-        role = self._fleet.workers[action.worker].role
+        worker = self._fleet.workers[action.worker]
+        role, pool = worker.role, self._pool(worker, action.component)
         if action.rid is None:
-            req, tag, pages = self._outsiders.pop((action.outsider, action.worker))
-            role.pool.free(req, tag, pages, "operator")
+            req, tag, pages = self._outsiders.pop((action.outsider, action.worker, action.component))
+            pool.free(req, tag, pages, "operator")
             return
         request = role.request_of(action.rid)
-        if request is None or not len(request.pages):
+        table = request.others.get(pool.name, request) if request is not None else None
+        if table is None or not len(table.pages):
             raise LookupError(f"script: {action.rid} has no pages on {action.worker} at {self._world.now}")
-        stop = len(request.pages) if action.count is None else action.first + action.count
+        stop = len(table.pages) if action.count is None else action.first + action.count
         req = role.outsider(action.outsider, self._fleet.pseudonym(action.outsider))
-        pages = request.pages[action.first : stop]
         role.runs.close()
-        role.pool.free_unchecked(req, int(request.tags[action.first]), pages, "error")
+        pool.free_unchecked(req, int(table.tags[action.first]), table.pages[action.first : stop], "error")
+
+    @staticmethod
+    def _pool(worker: Worker, component: str) -> BlockPool:
+        role = worker.role
+        return role.pool if component == role.pool.name else role.others.pools[component]
 
     def _plan_kill(self, name: str, at_us: int, unsynced_us: int, restart_after: int | None) -> None:
         def sync() -> None:
@@ -183,15 +198,19 @@ class ScriptRunner:
             self._world.at(at_us + restart_after, lambda: self._fleet.restart(name))
 
     def _lose_rows(self, losses: list[RowLoss]) -> None:
-        start = self._scenario.start
         for worker in self._fleet.workers.values():
             mine = [loss for loss in losses if worker in workers_of(self._fleet, loss.workers)]
             if not mine or not isinstance(worker.recorder, LossyRecorder):
                 continue
-            draw = self._fleet.random("losses", worker.name).random
-            worker.recorder.loses = lambda table, mine=mine, draw=draw: any(
-                (not loss.tables or table in loss.tables)
-                and self._world.now - start in loss.window
-                and draw() < loss.probability
-                for loss in mine
-            )
+            followers = worker.recorder.followers if isinstance(worker.recorder, RankedRecorder) else ()
+            for recorder in (worker.recorder, *(one for one in followers if isinstance(one, LossyRecorder))):
+                recorder.lose(self._chance(mine, self._fleet.random("losses", recorder.worker).random))
+
+    def _chance(self, losses: list[RowLoss], draw: Callable[[], float]) -> Callable[[str], bool]:
+        """Whether a row of a table is lost now."""
+        return lambda table: any(
+            (not loss.tables or table in loss.tables)
+            and self._world.now - self._scenario.start in loss.window
+            and draw() < loss.probability
+            for loss in losses
+        )

@@ -25,10 +25,16 @@ class Outcome:
     seconds: float
 
 
-def simulate(scenario: Scenario, ledger: Path, progress: Callable[[float], None] = lambda share: None) -> Outcome:
+def simulate(
+    scenario: Scenario,
+    ledger: Path,
+    progress: Callable[[float], None] = lambda share: None,
+    at_end: Callable[[Fleet], None] = lambda fleet: None,
+) -> Outcome:
     """Play `scenario` into the new ledger directory `ledger`; `progress` hears which share of its time has passed.
 
-    Raises FileExistsError where a ledger is there already.
+    `at_end` is shown the fleet as it stands when its time is over, before the ledger is closed. Raises FileExistsError
+    where a ledger is there already.
     """
     if ledger.exists() and any(ledger.iterdir()):
         raise FileExistsError(f"{ledger} is not empty: give a new directory")
@@ -43,6 +49,7 @@ def simulate(scenario: Scenario, ledger: Path, progress: Callable[[float], None]
         progress((until - scenario.start) / scenario.duration)
         if until >= scenario.end:
             break
+    at_end(fleet)
     fleet.close()
     return Outcome(dict(sorted(fleet.gateway.ended.items())), scenario.duration / 1e6)
 

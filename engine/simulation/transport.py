@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,39 @@ Page = tuple[str, int]
 """(pool, place in the request's table)."""
 
 
+@dataclass(frozen=True)
+class Lane:
+    """One of the copies that a batch makes: from a rank's pool into a part of the pages of a peer's rank, under `tag`."""
+
+    source: PageStore
+    target: PageStore
+    tag: int
+
+    def flight(self, batch: WriteBatch, start_us: int, step_us: int) -> Flight:
+        """A batch on its way."""
+        return Flight(
+            self.source, batch.src_pages, self.target, batch.dst_pages, self.tag, batch.tokens, start_us, step_us
+        )
+
+
 @dataclass
 class ScriptedWrite:
     """One page's write that a script posts and lands."""
 
     batch: WriteBatch
     callbacks: Callbacks
-    flight: Flight | None = None
+    flights: list[Flight] = field(default_factory=list)
 
 
 class SimTransport:
-    """See `Transport`. `own` are this worker's pools by name, `page_bytes` the bytes of a page of each; `stores` finds a
-    pool by the names of worker and pool; `transfer_us` prices bytes."""
+    """See `Transport`. `memory` describes this worker's own pools, `page_bytes` the bytes of a page of each on one rank;
+    `lanes` says what a batch copies, nothing where its target is gone; `transfer_us` prices bytes."""
 
     def __init__(
-        self, world: World, own: Mapping[str, PageStore], page_bytes: Mapping[str, int],
-        stores: Callable[[str, str], PageStore | None], transfer_us: Callable[[int], int], on_end: Callable[[], None],
+        self, world: World, memory: dict[str, Any], page_bytes: Mapping[str, int],
+        lanes: Callable[[WriteBatch], list[Lane]], transfer_us: Callable[[int], int], on_end: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._world, self._own, self._page_bytes, self._stores = world, own, page_bytes, stores
+        self._world, self._memory, self._page_bytes, self._lanes = world, memory, page_bytes, lanes
         self._transfer_us, self._on_end = transfer_us, on_end
         self._queue: deque[tuple[WriteBatch, Callbacks]] = deque()
         self._gated: set[int] = set()
@@ -48,15 +63,10 @@ class SimTransport:
         self.scripted: dict[int, dict[Page, ScriptedWrite]] = {}  # room -> page -> its write, posted and landed by hand
 
     def connect(self, peer: str, memory: dict[str, Any]) -> None:
-        """See `Transport`. Raises ValueError where the pages differ in size."""
-        size, own = self._own["kv"].page_tokens, {name: count for name, count in self._page_bytes.items() if name != "kv"}
-        if memory["page_bytes"] != self._page_bytes["kv"] or memory["page_tokens"] != size:
-            raise ValueError(
-                f"{peer} has pages of {memory['page_tokens']} tokens and {memory['page_bytes']} bytes, this worker of "
-                f"{size} and {self._page_bytes['kv']}"
-            )
-        if memory.get("beside", {}) != own:
-            raise ValueError(f"{peer} has pools beside kv with pages of {memory.get('beside', {})} bytes, this worker {own}")
+        """See `Transport`. Raises ValueError where the pages differ in size, or the pools are others."""
+        for name in ("page_tokens", "page_bytes", "beside"):
+            if memory[name] != self._memory[name]:
+                raise ValueError(f"{peer} has {name} {memory[name]}, this worker {self._memory[name]}")
 
     def batch_pages(self, room: int, usual: int) -> int:
         """See `Transport`. A script says when each page is posted and lands."""
@@ -74,23 +84,21 @@ class SimTransport:
         """Hand scripted writes over. Raises LookupError where one was not submitted."""
         for page in pages:
             write = self._scripted(room, page, pool)
-            target = self._stores(write.batch.dst, pool)
-            if target is None or write.flight is not None:
+            lanes = self._lanes(write.batch)
+            if not lanes or write.flights:
                 raise LookupError(f"room {room}: page {page} was posted before, or its target is gone")
             write.callbacks.post()
-            batch = write.batch
-            write.flight = Flight(
-                self._own[pool], batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, NEVER, 0
-            )
+            write.flights = [lane.flight(write.batch, NEVER, 0) for lane in lanes]
 
     def land(self, room: int, page: int, pool: str = "kv") -> None:
         """A posted write lands now. Raises LookupError where it was not posted."""
         write = self._scripted(room, page, pool)
-        if write.flight is None:
+        if not write.flights:
             raise LookupError(f"room {room}: page {page} was not posted")
-        write.flight.start_us = self._world.now
-        write.flight.advance(self._world.now)
-        self._world.at(self._world.now + CLOCK_SLACK_US, write.flight.forget)
+        for flight in write.flights:
+            flight.start_us = self._world.now
+            flight.advance(self._world.now)
+            self._world.at(self._world.now + CLOCK_SLACK_US, flight.forget)
         del self.scripted[room][pool, page]
         if self.alive:
             write.callbacks.done(self._page_bytes[pool])
@@ -115,7 +123,7 @@ class SimTransport:
         """See `Transport`."""
         dropped_by_hand = 0
         for writes in self.scripted.values():
-            for page in [p for p, write in writes.items() if write.batch.xfer == xfer and write.flight is None]:
+            for page in [p for p, write in writes.items() if write.batch.xfer == xfer and not write.flights]:
                 del writes[page]
                 dropped_by_hand += 1
         kept = [item for item in self._queue if item[0].xfer != xfer]
@@ -149,9 +157,9 @@ class SimTransport:
             return
         self._queue.remove(item)
         batch, callbacks = item
-        target = self._stores(batch.dst, batch.pool)
+        lanes = self._lanes(batch)
         spoiled = (batch.xfer, batch.chunk) in self._spoiled
-        if target is None or spoiled:
+        if not lanes or spoiled:
             self._spoiled.discard((batch.xfer, batch.chunk))
             callbacks.failed("spoiled by the fault fail-open" if spoiled else f"{batch.dst} is gone", 0)
             self._ended()
@@ -161,19 +169,19 @@ class SimTransport:
         page_bytes = self._page_bytes[batch.pool]
         step = max(self._transfer_us(count * page_bytes) // count, 1)
         callbacks.post()
-        flight = Flight(
-            self._own[batch.pool], batch.src_pages, target, batch.dst_pages, batch.dst_tag, batch.tokens, self._world.now, step
-        )
-        self._watch(flight)
+        flights = [lane.flight(batch, self._world.now, step) for lane in lanes]
+        for flight in flights:
+            self._watch(flight)
 
         def land() -> None:
-            flight.advance(self._world.now)
-            self._world.at(flight.end_us + CLOCK_SLACK_US, flight.forget)
+            for flight in flights:
+                flight.advance(self._world.now)
+                self._world.at(flight.end_us + CLOCK_SLACK_US, flight.forget)
             if self.alive:
                 callbacks.done(count * page_bytes)
                 self._ended()
 
-        self._world.at(flight.end_us, land)
+        self._world.at(flights[0].end_us, land)
 
     def _watch(self, flight: Flight) -> None:
         """Where pages that somebody reads are about to be overwritten, let each land at its own time."""

@@ -6,6 +6,7 @@ Invariant: comes from stamps in memory; knows neither ledger nor block pool.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,19 @@ class SimTruth:
         self._path = directory / f"{worker}.jsonl" if directory is not None else None
         self._people, self._clock = people, clock
         self._rows: list[dict[str, Any]] = []
-        self._last: dict[int, dict[str, Found]] = {}  # stamp -> pool -> what its last pass found
+        self._last: dict[int, dict[tuple[str, int], Found]] = {}  # stamp -> (pool, part) -> what its last pass found
         self._named: set[int] = set()
 
-    def stamp(self, stamp: int, rid: str) -> None:
+    def stamp(self, stamp: int, given: object) -> None:
         """See `Truth`. Known from the door already."""
 
-    def read(self, found: Found, stamp: int, step: int, t_us: int, pool: str = "kv") -> None:
+    def read(self, found: Found, stamp: int, step: int, t_us: int, pool: str = "kv", part: int = 0) -> None:
         """What one pass of a request, begun at `t_us` (true time), found in a pool."""
         seen = self._last.get(stamp)
-        last = seen.get(pool) if seen is not None else None
+        last = seen.get((pool, part)) if seen is not None else None
         if found == last or (last is None and found.clean):
             return
-        self._last.setdefault(stamp, {})[pool] = found
+        self._last.setdefault(stamp, {})[pool, part] = found
         if (found.foreign or found.tainted) and self._people[stamp].tainted_since is None:
             self._people[stamp].tainted_since = t_us
         if self._path is None:
@@ -74,3 +75,18 @@ class SimTruth:
             told = self._named | {stamp_of(row["rid"]) for row in self._rows if row["kind"] == "stamp"}
             rows = [row for row in self._rows if row["kind"] != "finish" or stamp_of(row["rid"]) in told]
             self._path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+class RankTruths:
+    """The truths of a worker's ranks, told the same of requests; each hears of its own reads by itself."""
+
+    def __init__(self, truths: Sequence[SimTruth]) -> None:
+        self._truths = tuple(truths)
+
+    def stamp(self, stamp: int, given: object) -> None:
+        """See `Truth`. Known from the door already."""
+
+    def finish(self, rid: str, output_tokens: int, last_token_us: int | None) -> None:
+        """See `Truth`."""
+        for truth in self._truths:
+            truth.finish(rid, output_tokens, last_token_us)

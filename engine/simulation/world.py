@@ -76,6 +76,10 @@ class Task:
         self._park(until_us)
         self._deaf = False
 
+    def heard(self) -> None:
+        """From inside: who has called so far is about to be listened to, and ends no wait that begins later."""
+        self._called = False
+
     def call(self) -> None:
         """From outside: end the task's wait, or its next one."""
         self._called = True

@@ -24,73 +24,11 @@
 --   first_step_proof: proved or inferred
 --   first_seq: the seq of the worker at which the content was there
 --   reason: why it is not known, or what else is to be said
--- parts: [foreign_reads_1_order, foreign_reads_2_content, foreign_reads_3_judgement]
+-- parts: [foreign_reads_1_order, foreign_reads_2_content, foreign_reads_3_judgement, foreign_reads_4_mechanism]
 -- since: "0.1"
 -- ---
--- Runs on the evidence tables of docs/verdicts.md, after its three parts. Each step is one statement, run once in order;
+-- Runs on the evidence tables of docs/verdicts.md, after its four parts. Each step is one statement, run once in order;
 -- `[each level]` runs with $level from the highest number in `questions` down, `[until stable]` until it adds no row.
-
--- step: accused
--- Events that a read certainly found and that stand against it.
-CREATE TEMP TABLE accused AS
-SELECT a.read, a.event, o.mode, o.outcome AS kind, a.by_share, CASE WHEN a.class = 'foreign' THEN a.donor END AS donor
-FROM outcomes AS o
-JOIN attended AS a ON a.read = o.read AND a.mode = o.mode AND a.certain
-WHERE (o.outcome = 'foreign' AND a.class = 'foreign')
-   OR (o.outcome = 'corrupt' AND a.class IN ('stale', 'unwritten', 'wrong'))
-   OR (o.outcome = 'exposed' AND a.class = 'shared');
-
--- step: accusations
--- Their mechanism, by the first rule of the specification that applies.
-CREATE TEMP TABLE accusations AS
-WITH
-places_of AS (
-    SELECT a.*, x.tag, x.place, x.owner, e.kind AS event_kind, e.tag AS event_tag, e.lo, e.hi, e.src_cell, e.src_lo, e.src_tag
-    FROM accused AS a
-    JOIN judged AS x ON x.read = a.read
-    JOIN timeline AS e ON e.event = a.event
-),
--- Possible source events that the reader was not entitled to: where the last of them begins.
-strange_sources AS (
-    SELECT p.read, p.event, max(s.lo) AS lo
-    FROM places_of AS p
-    JOIN sources AS m ON m.landing = p.event
-    JOIN timeline AS s ON s.event = m.member
-    JOIN answers AS c ON c.level = 4 AND c.event = m.member AND c.owner = p.owner AND c.tag = p.src_tag AND c.s0 = p.src_lo
-    WHERE c.class <> 'entitled'
-    GROUP BY p.read, p.event
-),
-computed AS (
-    SELECT cell, tag, max(hi) AS hi FROM timeline WHERE kind IN ('write', 'growth') GROUP BY cell, tag
-),
-cell_places AS (SELECT DISTINCT cell, place FROM timeline),
-facts AS (
-    SELECT p.*, coalesce(l.reserve_seq, -1) AS reserve_seq, coalesce(l.end_seq, 4611686018427387904) AS end_seq,
-           coalesce(l.failed, FALSE) AS failed, coalesce(l.granted, FALSE) AS granted,
-           w.tag IS NOT NULL AS event_tag_known, w.held AS event_held, w.reserve_seq AS event_reserve_seq,
-           coalesce(u.lo >= source.end_seq, FALSE) AS source_reused, coalesce(c.hi > p.src_lo, FALSE) AS source_late
-    FROM places_of AS p
-    LEFT JOIN lives AS l ON l.place = p.place AND l.tag = p.tag
-    LEFT JOIN lives AS w ON w.place = p.place AND w.tag = p.event_tag
-    LEFT JOIN cell_places AS at_source ON at_source.cell = p.src_cell
-    LEFT JOIN lives AS source ON source.place = at_source.place AND source.tag = p.src_tag
-    LEFT JOIN strange_sources AS u ON u.read = p.read AND u.event = p.event
-    LEFT JOIN computed AS c ON c.cell = p.src_cell AND c.tag = p.src_tag
-)
-SELECT read, event, kind, donor, CASE WHEN mode = 'E' THEN 'proved' ELSE 'inferred' END AS proof,
-       CASE WHEN kind = 'exposed' THEN ''
-            WHEN by_share THEN 'M12'
-            WHEN event_kind = 'landing' AND event_tag = tag AND source_reused THEN 'M5'
-            WHEN event_kind = 'landing' AND event_tag = tag AND source_late THEN 'M6'
-            WHEN event_kind = 'landing' AND event_tag = tag THEN 'M1'
-            WHEN event_kind = 'landing' AND (lo >= reserve_seq OR (mode = 'C' AND hi > reserve_seq)) THEN
-                CASE WHEN NOT event_tag_known THEN 'M13' WHEN event_held THEN 'M4' ELSE 'M3' END
-            WHEN event_kind IN ('write', 'growth') AND event_tag <> tag AND lo >= reserve_seq THEN
-                CASE WHEN coalesce(event_reserve_seq <= end_seq, FALSE) THEN 'M8' ELSE 'M7' END
-            WHEN failed THEN 'M2'
-            WHEN granted THEN 'M1'
-            ELSE 'mechanism unknown' END AS mechanism
-FROM facts;
 
 -- step: derived
 -- Foreign reads at second hand; filled by the next step.
@@ -120,7 +58,7 @@ tainted AS (
     JOIN (SELECT DISTINCT rq, donor FROM guilt) AS d ON d.rq = l.rq
     JOIN requests AS q ON q.rq = l.rq
     JOIN places AS p ON p.worker = q.worker AND p.epoch = q.epoch
-    JOIN timeline AS e ON e.place = p.place AND e.owner = l.owner AND e.kind IN ('write', 'growth') AND e.hi > l.first_seq
+    JOIN timeline AS e ON e.place = p.place AND e.owner = l.owner AND e.written AND e.hi > l.first_seq
 ),
 granted AS (
     SELECT a.read, a.event, o.mode, x.owner, e.kind
@@ -156,67 +94,29 @@ EXCEPT
 SELECT read, event, donor, mechanism, proof FROM derived;
 
 -- step: exposures
--- Bytes of others that landed in a life without being read, and sources released while they were read. Mode E only.
+-- Bytes of others that passed by in a life without being read, and sources released while they were read. Mode E only.
 CREATE TEMP TABLE exposures AS
-WITH
--- Lives of a page numbered by their beginning; `reach` = the last end so far.
-numbered AS (
-    SELECT place, tag, owner, reserve_seq, end_seq, n,
-           max(end_seq) OVER (PARTITION BY place ORDER BY n ROWS UNBOUNDED PRECEDING) AS reach
-    FROM (
-        SELECT l.*, CAST(row_number() OVER (PARTITION BY place ORDER BY reserve_seq, tag) AS BIGINT) AS n FROM lives AS l
-    ) AS l
-),
-landings AS (SELECT event, place, cell, tag, lo, hi FROM timeline WHERE kind = 'landing'),
-ended AS (
-    SELECT event, max(n) OVER (PARTITION BY place ORDER BY stop_at, asks ROWS UNBOUNDED PRECEDING) AS n
-    FROM (
-        SELECT place, reach AS stop_at, 1 AS asks, n, CAST(NULL AS BIGINT) AS event FROM numbered
-        UNION ALL
-        SELECT place, hi, 0, NULL, event FROM landings
-    ) AS stops
-),
-begun AS (
-    SELECT event, max(n) OVER (PARTITION BY place ORDER BY stop_at, asks ROWS UNBOUNDED PRECEDING) AS n
-    FROM (
-        SELECT place, reserve_seq AS stop_at, 0 AS asks, n, CAST(NULL AS BIGINT) AS event FROM numbered
-        UNION ALL
-        SELECT place, lo, 1, NULL, event FROM landings
-    ) AS stops
-),
-around AS (
-    SELECT e.*, unnest(generate_series(coalesce(o.n, 0) + 1, coalesce(b.n, 0))) AS n
-    FROM landings AS e
-    JOIN ended AS o ON o.event = e.event
-    JOIN begun AS b ON b.event = e.event
-),
-strays AS (
-    SELECT a.event, a.cell, a.place, a.tag, l.tag AS life_tag, l.owner
-    FROM around AS a JOIN numbered AS l ON l.place = a.place AND l.n = a.n
-    WHERE l.tag <> a.tag AND a.lo >= l.reserve_seq AND a.hi <= l.end_seq
-),
-root_owners AS (
-    SELECT landing, min(coalesce(owner, -2)) AS first_owner, max(owner) AS last_owner,
-           count(DISTINCT owner) AS owners
-    FROM roots GROUP BY landing
-),
-strange AS (
-    SELECT x.read, s.event, s.place, s.tag, CASE WHEN r.first_owner = r.last_owner THEN r.first_owner ELSE -1 END AS donor
-    FROM strays AS s
-    JOIN judged AS x ON x.cell = s.cell AND x.tag = s.life_tag AND x.owner = s.owner
-    JOIN root_owners AS r ON r.landing = s.event AND r.first_owner >= 0
-    WHERE NOT EXISTS (SELECT 1 FROM roots AS own WHERE own.landing = s.event AND own.owner = x.owner)
-)
-SELECT s.read, s.donor, '' AS reason,
-       CASE WHEN w.tag IS NULL THEN 'M13' WHEN w.held THEN 'M4' ELSE 'M3' END AS mechanism
-FROM strange AS s LEFT JOIN lives AS w ON w.place = s.place AND w.tag = s.tag
+SELECT x.read, a.donor, '' AS reason,
+       CASE WHEN s.is_own THEN 'M11'
+            WHEN w.tag IS NULL THEN 'M13'
+            WHEN w.reserve_seq > l.reserve_seq THEN CASE WHEN l.robbed THEN 'M8' ELSE 'M7' END
+            WHEN w.robbed THEN 'M8'
+            WHEN e.written THEN 'M7'
+            WHEN w.held OR e.acked THEN 'M4'
+            ELSE 'M3' END AS mechanism
+FROM strays AS s
+JOIN judged AS x ON x.read = s.read
+JOIN timeline AS e ON e.event = s.event
+JOIN answers AS a ON a.level = 2 AND a.event = s.event AND a.owner = x.owner AND a.tag = x.tag AND a.s0 = x.s0 AND a.class = 'foreign'
+JOIN lives AS l ON l.place = x.place AND l.tag = x.tag
+LEFT JOIN lives AS w ON w.place = e.place AND w.tag = e.tag
 UNION ALL
 SELECT x.read, NULL, 'source released while it was read', 'M5'
 FROM judged AS x
 JOIN timeline AS e ON e.cell = x.cell AND e.kind = 'landing' AND e.tag = x.tag
 JOIN (SELECT DISTINCT cell, place FROM timeline) AS at_source ON at_source.cell = e.src_cell
 JOIN lives AS source ON source.place = at_source.place AND source.tag = e.src_tag
-WHERE source.end_seq > e.src_lo AND source.end_seq < e.src_hi;
+WHERE source.end_seq >= e.src_since AND source.end_seq <= e.src_until;
 
 -- step: stepped
 -- Where and when: R is the first run certain to have come after the event, Q the first that may have.
@@ -278,7 +178,8 @@ per_read AS (
     UNION ALL
     SELECT read, 'exposed', 'proved', FALSE, '', mechanism, donor, NULL, NULL, NULL, reason FROM exposures
     UNION ALL
-    SELECT read, outcome, CASE WHEN mode = 'E' THEN 'proved' ELSE 'inferred' END, FALSE, '', '', NULL, NULL, NULL, NULL,
+    SELECT read, outcome, CASE WHEN mode = 'E' THEN 'proved' ELSE 'inferred' END, FALSE, '',
+           CASE WHEN outcome = 'unknown' AND reason = 'page geometry differs' THEN 'M13' ELSE '' END, NULL, NULL, NULL, NULL,
            CASE WHEN outcome = 'unknown' THEN reason ELSE '' END
     FROM outcomes WHERE outcome IN ('unknown', 'clean')
     UNION ALL

@@ -13,23 +13,29 @@ SELECT CAST(row_number() OVER (ORDER BY worker, epoch, pool, page) AS BIGINT) AS
 FROM (SELECT DISTINCT worker, epoch, pool, page FROM cells) AS distinct_pages;
 
 -- step: lives
--- The life of each (tag, page).
+-- The life of each (tag, page); `robbed`: somebody else ended it.
 CREATE TEMP TABLE lives AS
-SELECT p.place, t.tag, t.owner, t.reserve_seq, t.end_seq, t.granted, t.failed, t.held
+SELECT p.place, t.tag, t.owner, t.reserve_seq, t.end_seq, coalesce(t.ended IN ('taken', 'reserved'), FALSE) AS robbed,
+       t.granted, t.failed, t.held, t.unreturned, t.misdirected, t.collided
 FROM tags AS t
 JOIN places AS p ON p.worker = t.worker AND p.epoch = t.epoch AND p.pool = t.pool AND p.page = t.page;
 
 -- step: loans
--- Shares per page; `rank` orders identities by how grave they are.
+-- Shares and hits per page; `rank` orders by how grave they are: same, tenant (key unknown, complete, incomplete), meaning, both.
 CREATE TEMP TABLE loans AS
 SELECT p.place, s.tag, s.owner, s.seq,
-       CAST(CASE s.identity WHEN 'both' THEN 4 WHEN 'meaning' THEN 3 WHEN 'tenant' THEN 2 ELSE 1 END AS BIGINT) AS rank
+       CAST(CASE WHEN s.identity = 'both' THEN 6
+                 WHEN s.identity = 'meaning' THEN 5
+                 WHEN s.identity = 'same' THEN 1
+                 WHEN s.key_state = 'incomplete' THEN 4
+                 WHEN s.key_state = 'complete' THEN 3
+                 ELSE 2 END AS BIGINT) AS rank
 FROM shares AS s
 JOIN places AS p ON p.worker = s.worker AND p.epoch = s.epoch AND p.pool = s.pool AND p.page = s.page;
 
 -- step: timeline
 -- Every event with `hidden_at`: the smallest hi of an event that it is certainly before. A reader that starts at or
--- after that seq cannot meet it any more. So history costs nothing.
+-- after that seq cannot meet it any more. So history costs nothing. `written`: by a request of the cell's worker.
 CREATE TEMP TABLE timeline AS
 WITH
 -- The three ways to be before f, each as: f begins at or after the end of e on one line.
@@ -37,7 +43,7 @@ lines AS (
     SELECT event, cell, kind, hi, CAST(0 AS BIGINT) AS line, CAST(0 AS BIGINT) AS id, lo AS begins, hi AS ends
     FROM events
     UNION ALL
-    SELECT event, cell, kind, hi, 1, mover, post_seq, done_seq FROM events WHERE mover IS NOT NULL
+    SELECT event, cell, kind, hi, 1, mover, post_seq, done_seq FROM events WHERE mover IS NOT NULL AND (post_seq IS NOT NULL OR done_seq IS NOT NULL)
     UNION ALL
     SELECT event, cell, kind, hi, 2, stream, hi, hi + 1 FROM events WHERE stream IS NOT NULL
 ),
@@ -57,7 +63,7 @@ answered AS (
 hiding AS (
     SELECT event, coalesce(min(hidden_at), 4611686018427387904) AS hidden_at FROM answered WHERE asks = 1 GROUP BY event
 )
-SELECT e.*, c.place, h.hidden_at
+SELECT e.*, c.place, h.hidden_at, e.kind IN ('write', 'growth', 'rewrite') AS written
 FROM events AS e
 JOIN hiding AS h ON h.event = e.event
 JOIN (SELECT c.cell, p.place FROM cells AS c JOIN places AS p
@@ -174,3 +180,50 @@ FROM timeline AS e
 JOIN windows AS w ON w.src_cell = e.src_cell AND w.src_lo = e.src_lo AND w.src_hi = e.src_hi
 JOIN possible AS p ON p.reader = w.reader
 WHERE e.kind = 'landing';
+
+-- step: strays
+-- What began and ended within the life that a read page had under its reader's own tag, and did not belong there.
+CREATE TEMP TABLE strays AS
+WITH
+-- Lives of a page numbered by their beginning; `reach` = the last end so far.
+numbered AS (
+    SELECT place, tag, owner, reserve_seq, end_seq, n,
+           max(end_seq) OVER (PARTITION BY place ORDER BY n ROWS UNBOUNDED PRECEDING) AS reach
+    FROM (
+        SELECT l.*, CAST(row_number() OVER (PARTITION BY place ORDER BY reserve_seq, tag) AS BIGINT) AS n FROM lives AS l
+    ) AS l
+),
+-- Landings, and what was written outside the life of its own tag.
+suspects AS (
+    SELECT e.event, e.place, e.cell, e.tag, e.lo, e.hi, e.kind = 'landing' AND e.collided AS collided
+    FROM timeline AS e
+    LEFT JOIN lives AS own ON own.place = e.place AND own.tag = e.tag
+    WHERE e.kind = 'landing' OR (e.written AND (own.tag IS NULL OR e.lo < own.reserve_seq OR e.hi > own.end_seq))
+),
+ended AS (
+    SELECT event, max(n) OVER (PARTITION BY place ORDER BY stop_at, asks ROWS UNBOUNDED PRECEDING) AS n
+    FROM (
+        SELECT place, reach AS stop_at, 1 AS asks, n, CAST(NULL AS BIGINT) AS event FROM numbered
+        UNION ALL
+        SELECT place, hi, 0, NULL, event FROM suspects
+    ) AS stops
+),
+begun AS (
+    SELECT event, max(n) OVER (PARTITION BY place ORDER BY stop_at, asks ROWS UNBOUNDED PRECEDING) AS n
+    FROM (
+        SELECT place, reserve_seq AS stop_at, 0 AS asks, n, CAST(NULL AS BIGINT) AS event FROM numbered
+        UNION ALL
+        SELECT place, lo, 1, NULL, event FROM suspects
+    ) AS stops
+),
+around AS (
+    SELECT e.*, unnest(generate_series(coalesce(o.n, 0) + 1, coalesce(b.n, 0))) AS n
+    FROM suspects AS e
+    JOIN ended AS o ON o.event = e.event
+    JOIN begun AS b ON b.event = e.event
+)
+SELECT x.read, a.event, a.tag = l.tag AS is_own
+FROM around AS a
+JOIN numbered AS l ON l.place = a.place AND l.n = a.n
+JOIN judged AS x ON x.cell = a.cell AND x.tag = l.tag AND x.owner = l.owner
+WHERE a.lo >= l.reserve_seq AND a.hi <= l.end_seq AND (l.tag <> a.tag OR a.collided);

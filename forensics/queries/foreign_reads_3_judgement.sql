@@ -7,9 +7,13 @@
 -- Section "Findings of one read" of docs/verdicts.md. Mode C is only looked at where one glance in mode E is not enough.
 
 -- step: met
--- Each read with its possible events in mode E and their classes.
+-- Each read with its possible events in mode E and their classes; what was granted may lie in another place of the table.
 CREATE TEMP TABLE met AS
-SELECT x.read, p.event, a.class, a.donor, a.reason, a.by_share,
+SELECT x.read, p.event, a.donor, a.reason,
+       CASE WHEN a.class IN ('entitled', 'shared') AND e.tag = x.tag AND coalesce(e.pos <> x.pos, FALSE) THEN 'wrong'
+            ELSE a.class END AS class,
+       CASE WHEN a.class IN ('entitled', 'shared') AND e.tag = x.tag AND coalesce(e.pos <> x.pos, FALSE) THEN 'M13'
+            ELSE a.cause END AS cause,
        e.hi <= x.s0 OR coalesce(x.growth = e.event, FALSE) AS pre_e,
        e.hi <= x.s0 OR coalesce(x.growth = e.event, FALSE) OR e.hi <= x.last_since AS seen_e,
        count(*) OVER (PARTITION BY x.read) AS n
@@ -60,9 +64,9 @@ hidden AS (
     SELECT DISTINCT h.read, o.e AS event
     FROM hiders AS h JOIN ordered AS o ON o.read = h.read AND o.f = h.f AND o.before_c
 )
-SELECT 'E' AS mode, f.read, f.event, f.class, f.donor, f.reason, f.by_share, f.seen_e AS seen FROM facts AS f
+SELECT 'E' AS mode, f.read, f.event, f.class, f.donor, f.reason, f.cause, f.seen_e AS seen FROM facts AS f
 UNION ALL
-SELECT 'C', f.read, f.event, f.class, f.donor, f.reason, f.by_share,
+SELECT 'C', f.read, f.event, f.class, f.donor, f.reason, f.cause,
        f.seen_e OR f.pre_c OR (f.lo < f.s1_max AND coalesce(f.t_hi < f.last_t_end, FALSE))
 FROM facts AS f
 LEFT JOIN hidden_by_clock AS c ON c.event = f.event AND c.hidden_at <= f.s0
@@ -92,14 +96,15 @@ rivals AS (
     JOIN timeline AS f ON f.event = o.e
     LEFT JOIN first_run AS r ON r.read = a.read AND r.event = a.event
     WHERE NOT (CASE WHEN a.mode = 'E' THEN o.before_e ELSE o.before_c END)
-      AND NOT coalesce(r.seq <= f.lo, FALSE)
+      -- A pass reads a state before it rewrites it.
+      AND NOT coalesce(r.seq <= CASE WHEN f.kind = 'rewrite' THEN f.hi ELSE f.lo END, FALSE)
 )
-SELECT 'E' AS mode, m.read, m.event, m.class, m.donor, m.reason, m.by_share, TRUE AS certain
+SELECT 'E' AS mode, m.read, m.event, m.class, m.donor, m.reason, m.cause, TRUE AS certain
 FROM met AS m
 LEFT JOIN contested AS x ON x.read = m.read
 WHERE x.read IS NULL
 UNION ALL
-SELECT m.mode, m.read, m.event, m.class, m.donor, m.reason, m.by_share, m.seen AND r.event IS NULL
+SELECT m.mode, m.read, m.event, m.class, m.donor, m.reason, m.cause, m.seen AND r.event IS NULL
 FROM modes AS m
 LEFT JOIN rivals AS r ON r.mode = m.mode AND r.read = m.read AND r.event = m.event;
 

@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lost_rows import RowName, draw_rows, read_without, smallest
+from mechanisms import OF_FAULT
+from scenario_draw import Drawn
+from wrong_reads import WrongReads, wrong_reads
+
 from engine.ledger.reader import Ledger, read_ledger
 from engine.truth import TruthResponse, read_truth
 from forensics.foreign_reads import ForeignReads, foreign_reads
-from lost_rows import read_without
-from mechanisms import OF_FAULT
-from scenario_draw import Drawn
+from forensics.rows import worker_rows
 
 Row = dict[str, Any]
 Places = set[tuple[str, int]]
+LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
 
@@ -58,17 +62,23 @@ class Comparison:
         self.findings: dict[str, list[Row]] = defaultdict(list)
         for row in self.reads.findings.to_pylist():
             self.findings[row["rid"]].append(row)
+        self.tables = _tables(self.ledger)
+        self.wrong = wrong_reads(path / "truth")
         found = read_truth(path / "truth")
-        self.truth = {rid: found.get(rid) or TruthResponse(rid) for rid in {*found, *self.responses} if not rid.startswith("?")}
+        self.truth = {
+            rid: found.get(rid) or TruthResponse(rid) for rid in {*found, *self.responses} if not rid.startswith("?")
+        }
 
     def run(self) -> Judged:
         """Every check."""
         self._record()
         for rid in sorted(self.truth):
+            self.judged.counts["responses, fine record"] += self.drawn.decidable
             verdict = self.responses.get(rid)
             if verdict is None:
                 self._absent(rid)
                 continue
+            self._doubt(rid, verdict)
             self._recall(rid, verdict)
             self._precision(rid, verdict)
             self._class(rid, verdict)
@@ -97,6 +107,15 @@ class Comparison:
         if self.reads.unattributed == 0:
             self.judged.fail("absent", rid, "no verdict, and nothing is said to be missing")
 
+    def _doubt(self, rid: str, verdict: Row) -> None:
+        """Nothing is called lost where nothing is, and a whole record with clocks leaves few in doubt."""
+        if verdict["verdict"] != "unknown":
+            return
+        if not {"rows", "kill"} & set(self.drawn.losses) and any(word in verdict["reason"] for word in LOSS_WORDS):
+            self.judged.fail("doubt without loss", rid, f"{verdict['reason']}: {_rows(self.findings[rid])}")
+        if self.drawn.decidable:
+            self.judged.counts["unknown, fine record"] += 1
+
     def _recall(self, rid: str, verdict: Row) -> None:
         truth = self.truth[rid]
         if not truth.contaminated:
@@ -111,21 +130,27 @@ class Comparison:
             self.judged.fail("recall", rid, f"{verdict['verdict']} ({verdict['reason']}): truth {_told(truth)}")
 
     def _everything_listed(self, rid: str, verdict: Row) -> None:
-        """Certain donors and pages are in the verdict, but for pages that it lists as unknown."""
-        truth, undecided = self.truth[rid], self.pages(rid, "unknown")
+        """Certain donors and pages are in the verdict; a lower bound is what it lists as unknown, and a further donor of a
+        page that is foreign anyway."""
+        truth, undecided, foreign = self.truth[rid], self.pages(rid, "unknown"), self.pages(rid, "foreign")
         certain = {place for places in truth.donors.values() for place in places}
-        foreign = self.pages(rid, "foreign")
-        donors = {donor for donor, places in truth.donors.items() if places - undecided}
-        if undecided & certain:
-            self.judged.counts["lower bounds"] += 1
         if certain - undecided - foreign:
-            self.judged.fail("pages missing", rid, f"{certain - undecided - foreign} of {_told(truth)}; {_rows(self.findings[rid])}")
-        elif donors - set(verdict["donors"]):
-            self.judged.fail("donors missing", rid, f"{donors - set(verdict['donors'])} of {_told(truth)}; {_rows(self.findings[rid])}")
+            self.judged.fail(
+                "pages missing", rid, f"{certain - undecided - foreign} of {_told(truth)}; {_rows(self.findings[rid])}"
+            )
+        named = set(verdict["donors"])
+        unnamed = {donor: places for donor, places in truth.donors.items() if donor not in named}
+        if certain & undecided:
+            self.judged.counts["lower bounds: pages unknown"] += 1
+        elif unnamed:
+            self.judged.counts["lower bounds: further donors"] += 1
+            if self.drawn.decidable:
+                self.judged.counts["lower bounds: further donors, fine record"] += 1
 
     def _precision(self, rid: str, verdict: Row) -> None:
         truth = self.truth[rid]
-        if verdict["verdict"] == "corrupt" and not (truth.unwritten or truth.misplaced or truth.contaminated or truth.perhaps):
+        wrong = self.wrong.get(rid, WrongReads())
+        if verdict["verdict"] == "corrupt" and not (wrong.corrupt or truth.contaminated or truth.perhaps):
             self.judged.fail("corrupt wrongly", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
         if verdict["verdict"] != "contaminated":
             return
@@ -137,7 +162,9 @@ class Comparison:
         delivered = [row for row in self.findings[rid] if row["kind"] == "foreign" and row["delivered"] == "yes"]
         donors = {row["donor_rid"] for row in delivered if row["donor_rid"] not in (None, SEVERAL)}
         if donors - set(places):
-            self.judged.fail("donors too many", rid, f"{donors - set(places)}: {_rows(delivered)}; truth {_told(truth)}")
+            self.judged.fail(
+                "donors too many", rid, f"{donors - set(places)}: {_rows(delivered)}; truth {_told(truth)}"
+            )
         pages = self.pages(rid, "foreign", delivered=True)
         extra = pages - {place for some in places.values() for place in some}
         if extra:
@@ -147,9 +174,18 @@ class Comparison:
         if verdict["verdict"] != "contaminated" or len(self.drawn.faults) != 1:
             return
         allowed = OF_FAULT[self.drawn.faults[0]]
-        found = {row["mechanism"] for row in self.findings[rid] if row["kind"] == "foreign"}
+        twice = self._named_twice(rid)
+        found = {
+            row["mechanism"]
+            for row in self.findings[rid]
+            if row["kind"] == "foreign" and not twice & {(row["worker"], page) for page in row["page_list"]}
+        }
         if not found <= allowed:
             self.judged.fail("class", rid, f"{sorted(found)} of {self.drawn.faults[0]}: {_rows(self.findings[rid])}")
+
+    def _named_twice(self, rid: str) -> Places:
+        """Pages that stand twice in a table of the response: it then reads its own pages in a wrong place."""
+        return {place for place in self.tables[rid] if self.tables[rid][place] > 1}
 
     def _defended(self) -> None:
         """Nothing gets through, and who is refused is told why."""
@@ -167,22 +203,48 @@ class Comparison:
     def _loss(self) -> None:
         """The same run with rows taken away: verdicts move to unknown only."""
         source = random.Random(f"loss/{self.drawn.seed}")
-        ledger = read_without(self.path, source, source.choice([0.002, 0.01, 0.05]))
-        reads = foreign_reads(ledger, engine="replay")
+        lost = draw_rows(self.ledger, source, source.choice([0.002, 0.01, 0.05]))
+        moved = self._moved(lost)
+        if moved:
+            rid, check, words = moved[0]
+            fewest = smallest(lost, lambda rows: any(move[:2] == (rid, check) for move in self._moved(rows)))
+            self.judged.fail(check, rid, f"without {fewest}: {words}")
+        for rid, check, words in moved[1:]:
+            self.judged.fail(check, rid, words)
+
+    def _moved(self, lost: list[RowName]) -> list[tuple[str, str, str]]:
+        """Verdicts that the loss of rows moved as it must not: rid, check, words."""
+        reads = foreign_reads(read_without(self.path, lost), engine="replay")
         after = {row["rid"]: row for row in reads.responses.to_pylist()}
+        moved = []
         for rid, before in self.responses.items():
             now = after.get(rid)
             if now is None:
                 if reads.unattributed == 0 and not rid.startswith("?"):
-                    self.judged.fail("loss", rid, "gone, and nothing is said to be missing")
+                    moved.append((rid, "loss: gone", "nothing is said to be missing"))
             elif now["verdict"] not in (before["verdict"], "unknown"):
-                self.judged.fail("loss", rid, f"from {before['verdict']} to {now['verdict']}: {now}")
-            elif not set(now["donors"]) <= set(before["donors"]):
-                self.judged.fail("loss", rid, f"new donors {set(now['donors']) - set(before['donors'])}: {now}")
+                moved.append((rid, f"loss: {before['verdict']} to {now['verdict']}", str(now)))
+            elif now["verdict"] != "unknown" and not set(now["donors"]) <= set(before["donors"]):
+                moved.append((rid, "loss: new donors", f"{before['donors']} to {now['donors']}"))
+        return moved
+
+
+def _tables(ledger: Ledger) -> dict[str, Counter[tuple[str, int]]]:
+    """How often each page stands in the tables that a response's requests bound."""
+    rows = (row for row in worker_rows(ledger).values())
+    tables: dict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
+    for worker in rows:
+        rids = {row["req"]: row["rid"] for row in worker.requests if row["op"] == "receive"}
+        for row in worker.pages:
+            if row["op"] in ("bind", "append") and row["req"] in rids and worker.role == "decode":
+                tables[rids[row["req"]]].update((worker.key[0], int(page)) for page in row["pages"])
+    return tables
 
 
 def _joined(truth: TruthResponse) -> dict[str, Places]:
-    return {rid: truth.donors.get(rid, set()) | truth.perhaps.get(rid, set()) for rid in {*truth.donors, *truth.perhaps}}
+    return {
+        rid: truth.donors.get(rid, set()) | truth.perhaps.get(rid, set()) for rid in {*truth.donors, *truth.perhaps}
+    }
 
 
 def _told(truth: TruthResponse) -> str:

@@ -56,7 +56,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=seeds_of, default=range(2000))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--keep", type=Path, default=Path("run/campaign"), help="where ledgers of failing seeds are kept")
+    parser.add_argument(
+        "--keep", type=Path, default=Path("run/campaign"), help="where ledgers of failing seeds are kept"
+    )
     parser.add_argument("--full", action="store_true", help="print every failure in full")
     given = parser.parse_args()
     begun, total, failed, checks = time.monotonic(), Counter[str](), 0, Counter[str]()
@@ -66,10 +68,16 @@ def main() -> int:
             if not judged.failures:
                 continue
             failed += 1
-            print(f"seed {judged.drawn.seed} fails ({judged.drawn}): {REPRODUCE.format(seed=judged.drawn.seed)}", flush=True)
+            print(
+                f"seed {judged.drawn.seed} fails ({judged.drawn}): {REPRODUCE.format(seed=judged.drawn.seed)}",
+                flush=True,
+            )
             for failure in judged.failures:
                 checks[failure.check] += 1
-                print(f"  {failure.check}: {failure.rid}: {failure.words if given.full else failure.words[:300]}", flush=True)
+                print(
+                    f"  {failure.check}: {failure.rid}: {failure.words if given.full else failure.words[:300]}",
+                    flush=True,
+                )
     minutes = (time.monotonic() - begun) / 60
     print(f"{len(given.seeds)} seeds in {minutes:.1f} min, {failed} failed; {dict(checks)}; {dict(total)}")
     return 1 if failed else 0

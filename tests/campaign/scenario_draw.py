@@ -167,7 +167,10 @@ def _costs(source: random.Random) -> dict[str, Any]:
 def _stream(source: random.Random, faults: tuple[str, ...], fleet: list[dict[str, Any]]) -> dict[str, Any]:
     prefill, decode = (group["pages"]["kv"] * PAGE_TOKENS for group in fleet)
     largest = min(decode // 2, prefill - 1)
-    prompt = [{"kind": "uniform", "min": 5, "max": largest, "weight": 5}, {"kind": "uniform", "min": 5, "max": 60, "weight": 3}]
+    prompt = [
+        {"kind": "uniform", "min": 5, "max": largest, "weight": 5},
+        {"kind": "uniform", "min": 5, "max": 60, "weight": 3},
+    ]
     if "short-handoff" in faults and decode - 40 > prefill + 1:
         prompt.append({"kind": "uniform", "min": prefill + 1, "max": decode - 40, "weight": 3})
     stream: dict[str, Any] = {
@@ -197,11 +200,25 @@ def _losses(source: random.Random, fleet: list[dict[str, Any]]) -> list[dict[str
     workers = [f"{group['group']}-{n}" for group in fleet for n in range(group["count"])]
     at = f"{source.randrange(500, 2500)}ms"
     if kind == "rows":
-        tables = source.choice([["pages"], ["transfers"], ["steps"], ["requests"], ["pages", "transfers", "steps", "requests"]])
+        tables = source.choice(
+            [["pages"], ["transfers"], ["steps"], ["requests"], ["pages", "transfers", "steps", "requests"]]
+        )
         return [{"kind": "rows", "tables": tables, "probability": source.choice([0.005, 0.03])}]
     if kind == "kill":
-        loss = {"kind": "kill", "worker": source.choice(workers), "at": at, "unsynced": source.choice(["0us", "50ms", "200ms"])}
+        loss = {
+            "kind": "kill",
+            "worker": source.choice(workers),
+            "at": at,
+            "unsynced": source.choice(["0us", "50ms", "200ms"]),
+        }
         return [loss | ({"restart_after": "300ms"} if source.random() < 0.6 else {})]
     if kind == "clock-jump":
-        return [{"kind": "clock-jump", "worker": source.choice(workers), "at": at, "by": source.choice(["-2s", "500ms", "-30ms"])}]
+        return [
+            {
+                "kind": "clock-jump",
+                "worker": source.choice(workers),
+                "at": at,
+                "by": source.choice(["-2s", "500ms", "-30ms"]),
+            }
+        ]
     return []

@@ -2,7 +2,9 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+HOLD_MS = 1_500  # for which pages of an aborted handoff wait, in engines that tests wait for
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -22,6 +24,47 @@ def prompt_and_answer(seed, start=40, tokens=60):
     """A prompt, and the `tokens` characters that must follow it."""
     text = endless(seed)
     return text + text[:start], text[start : start + tokens]
+
+
+def record(seed, owner, length=190):
+    """A prompt that asks for what its head says of key 7731, and what must follow.
+
+    Whoever reads another's head under the question gets what that says instead."""
+    said = f" {owner} has a bed up in ward nine; good cheer."
+    head = f"key 7731:{said} "
+    return head + endless(seed, length - len(head) - 9) + "key 7731:", said
+
+
+def abort_gated(engine, rid, prompt):
+    """A request whose writes are gated at prefill is given up by its client."""
+    engine.post(engine.prefill, "/faults/late-write", {"arm": 1})
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(engine.ask, headers={"x-request-id": rid}, prompt=prompt, max_tokens=30)
+        until(lambda: rid in engine.fault_state(engine.prefill)["late-write"]["gated"], "the gated handoff")
+        engine.post(engine.decode, "/abort_request", {"rid": rid})
+        assert asking.result().status_code == 499
+
+
+def calm(engine, *faults):
+    """Gates open, faults off, nobody running."""
+    engine.post(engine.prefill, "/faults/late-write", {"release": True})
+    engine.switch(**dict.fromkeys(faults, False))
+    until(engine.idle, "the workers to be idle")
+
+
+def verdict_of(engine, rid, **expected):
+    """Wait until the ledger says of a response what is expected; returns all that it says."""
+    row = {}
+
+    def there():
+        row.update(engine.judged(rid))
+        return all(row.get(name) in ((value,) if isinstance(value, str) else value) for name, value in expected.items())
+
+    try:
+        until(there, f"the verdict of {rid}")
+    except AssertionError as error:
+        raise AssertionError(f"{rid}: {expected} is not what {row} says") from error
+    return row
 
 
 def until(condition, what, seconds=20):

@@ -13,7 +13,7 @@ from engine.ledger.recorder import Recorder
 from engine.openai_api import CHAT, COMPLETION, Answer, ChatBody, CompletionBody, usage
 from engine.relay import Refused
 from engine.request import RequestError
-from engine.role import Ended
+from engine.role import Ended, TokenLeft
 from engine.sglang_api import GenerateAnswer, GenerateBody
 from engine.tenants import Tenants
 from engine.wire import Peers, ZmqWire
@@ -129,18 +129,19 @@ def test_generate_bodies_that_would_break_a_pass_are_refused(change):
 
 def test_generate_takes_text_as_well():
     body = GenerateBody(**{**BODY, "input_ids": None, "text": "né"})
-    given = body.request("t-1", "customer")
+    given = body.request({"x-kvwitness-tenant": "t-1"})
     assert given.tokens == tuple("né".encode())
     assert given.bootstrap == "tcp://127.0.0.1:9000"
 
 
 def test_generate_answers_in_sglangs_shape():
-    answer = GenerateAnswer(GenerateBody(**BODY).request("t", "customer"))
-    first = json.loads(answer.token(104)[6:])
+    answer = GenerateAnswer(GenerateBody(**BODY).request({}))
+    first = json.loads(answer.token(TokenLeft(104, cached_tokens=2))[6:])
     assert (first["text"], first["output_ids"]) == ("h", [104])
     assert first["meta_info"]["finish_reason"] is None
-    answer.token(105)
-    whole = answer.whole()
+    assert first["meta_info"]["cached_tokens"] == 2
+    answer.token(TokenLeft(105, cached_tokens=2))
+    whole = answer.whole(Ended(None, 2, 2))
     assert (whole["text"], whole["output_ids"]) == ("hi", [104, 105])
     assert whole["meta_info"]["finish_reason"] == {"type": "length", "length": 2}
     assert (whole["meta_info"]["prompt_tokens"], whole["meta_info"]["completion_tokens"]) == (3, 2)
@@ -164,7 +165,9 @@ def test_characters_split_between_tokens_come_out_whole():
 def test_answers_in_openais_shape(shape):
     answer = Answer(shape, "r", 1, "m")
     body = answer.whole("hi", usage(3, 2))
-    assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    assert body["usage"] == {
+        "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0},
+    }  # fmt: skip
     assert body["id"] == f"{shape.prefix}-r"
     chunk = json.loads(answer.chunk("hi")[6:])
     assert chunk["choices"][0]["finish_reason"] is None

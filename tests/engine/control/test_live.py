@@ -174,7 +174,8 @@ def test_short_handoff_can_be_switched_while_running(faulty):
     assert httpx.get(f"{faulty.prefill}/server_info").json()["faults"] == ["short-handoff"]
     answer = faulty.ask(prompt="x" * 600, max_tokens=7)
     assert answer.status_code == 200
-    assert answer.json()["usage"] == {"prompt_tokens": 600, "completion_tokens": 7, "total_tokens": 607}
+    usage = answer.json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (600, 7, 607)
     switch(faulty, short_handoff=False)
     assert faulty.ask(prompt="x" * 600, max_tokens=7).status_code == 400
 

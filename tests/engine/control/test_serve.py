@@ -6,14 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
 from live_texts import prompt_and_answer, until
 
-from engine.faults import Faults
+from engine.fault_table import markdown_page
+from engine.faults import CLASSES
 from engine.ledger.reader import read_ledger
 
+ROOT = Path(__file__).parents[3]
 ENGINE = [sys.executable, "-c", "from engine.cli import main; main()"]
 
 
@@ -167,6 +170,11 @@ def test_a_ledger_that_is_a_file_is_said(tmp_path):
         (["--prefill-pages", "1"], "1 is not in the range"),
         (["--decode", "0"], "0 is not in the range"),
         (["--port", "70000"], "70000 is not in the range"),
+        (["--prefix-cache", "everybody"], "'everybody' is not one of"),
+        (["--host-pages", "1"], "the null block alone holds nothing"),
+        (["--reserved-tokens", "8"], "--reserved-tokens needs --host-pages"),
+        (["--on-timeout", "hope"], "'hope' is not one of"),
+        (["--hold-timeout-ms", "0"], "0 is not in the range"),
         (["--no-such-option"], "No such option"),
     ],
 )
@@ -179,7 +187,16 @@ def test_wrong_usage_exits_with_64(options, words):
 def test_faults_are_listed():
     answer = run("faults")
     assert answer.returncode == 0
-    assert [line.split()[0] for line in answer.stdout.splitlines()] == list(Faults().by_name())
+    blocks = answer.stdout.split("\n\n")
+    assert [tuple(block.split()[:2]) for block in blocks] == [(each.name, each.mechanism) for each in CLASSES]
+    for block, each in zip(blocks, CLASSES, strict=True):
+        words = " ".join(block.split())
+        for title in ("precondition", "injection", "ground truth"):
+            assert f"{title}: {getattr(each, title.replace(' ', '_'))}" in words
+
+
+def test_the_page_of_faults_is_made_of_the_classes():
+    assert (ROOT / "docs" / "faults.md").read_text() == markdown_page(), "python -m engine.fault_table > docs/faults.md"
 
 
 def test_help_imports_no_torch():

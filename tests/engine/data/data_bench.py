@@ -61,8 +61,8 @@ class Handed:
             self._on_done()
         self.over.set()
 
-    def _failed(self, message):
-        self.events.append(("failed", message))
+    def _failed(self, message, count):
+        self.events.append(("failed", message, count))
         self.over.set()
 
     def wait(self):

@@ -155,7 +155,7 @@ def test_cancel_drops_what_waits_but_not_what_was_posted(transport, source, targ
 def test_a_batch_that_cannot_be_written_fails_before_its_post(transport, target, changes, words):
     before = target.payload.tobytes(), target.headers.tobytes()
     handed = put(transport, **changes).wait()
-    assert handed.events == [("failed", words)]
+    assert handed.events == [("failed", words, 0)]
     assert (target.payload.tobytes(), target.headers.tobytes()) == before
     assert put(transport).wait().events[0] == "post", "others still go"
 
@@ -164,7 +164,7 @@ def test_a_callback_that_raises_fails_its_batch_only(transport, caplog):
     def refuse():
         raise RuntimeError("no more rows")
 
-    assert put(transport, refuse).wait().events == ["post", ("failed", "RuntimeError: no more rows")]
+    assert put(transport, refuse).wait().events == ["post", ("failed", "RuntimeError: no more rows", None)]
     assert "transfer 5, batch 0 to decode-0 failed" in caplog.text
     assert put(transport).wait().events[0] == "post"
 

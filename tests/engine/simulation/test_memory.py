@@ -156,6 +156,18 @@ def test_of_two_images_for_one_page_the_last_one_stays():
     assert seen(target, 3) == seen(source, 2)
 
 
+def test_nobody_can_tell_which_of_two_images_for_one_page_came_last():
+    source, target = PageStore(4, SIZE), PageStore(4, SIZE)
+    full, twice = np.array([1, 2, 3], np.int32), np.array([2, 1, 2], np.int32)
+    source.write(Write(full, 0, 12, 7, np.array([70, 71, 72]), np.full(3, 5)), 0)
+    flight = Flight(source, full, target, twice, 99, np.full(3, SIZE), start_us=100, step_us=10)
+    target.settle(full, 130)
+    flight.forget()
+    assert look(target, Reader(7, np.array([71, 70]), np.array([1, 2], np.int32), np.full(2, 99)), 8, 10_000).torn == [
+        2
+    ]
+
+
 def test_a_writer_that_takes_up_anothers_page_in_its_middle_leaves_its_header():
     store = PageStore(2, SIZE)
     page = np.array([1], np.int32)

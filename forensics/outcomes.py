@@ -1,0 +1,79 @@
+"""What the record says of each life beside its content: granted, failed, not returned, misdirected, collided.
+
+Invariant: these flags name mechanisms; no verdict rests on one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from forensics.collisions import Collisions
+from forensics.lives import Life, Lives
+from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.tiers import came_back
+from forensics.transfers import batches
+
+TagPage = tuple[int, int]
+
+
+@dataclass
+class Outcomes:
+    """Tags, or (tag, page), of which something is recorded."""
+
+    granted: set[int] = field(default_factory=set)
+    collided: set[int] = field(default_factory=set)
+    misdirected: set[int] = field(default_factory=set)
+    failed: set[TagPage] = field(default_factory=set)
+    short: set[int] = field(default_factory=set)
+    returned: set[TagPage] = field(default_factory=set)
+
+    def of(self, life: Life) -> Row:
+        """The flags of one life, as columns of the evidence table `tags`."""
+        tag, page = life.tag, life.page[2]
+        return {
+            "granted": tag in self.granted, "failed": (tag, page) in self.failed, "held": life.held,
+            "unreturned": tag in self.short and (tag, page) not in self.returned,
+            "misdirected": tag in self.misdirected, "collided": tag in self.collided,
+        }  # fmt: skip
+
+
+def outcomes(workers: dict[WorkerKey, WorkerRows], lives: Lives, collisions: Collisions) -> Outcomes:
+    """The flags of every life of a ledger."""
+    found = Outcomes()
+    pages_of: dict[int, set[int]] = defaultdict(set)
+    for tag, page in lives:
+        pages_of[tag].add(page[2])
+    granted: dict[int, set[int]] = {}
+    for key, worker in workers.items():
+        for row in worker.transfers:
+            if row["op"] == "grant" and row["dst_tag"]:
+                found.granted.add(row["dst_tag"])
+                if row["dst_pages"] is not None:
+                    granted.setdefault(row["dst_tag"], set()).update(row["dst_pages"])
+                if collisions.of_grant(row, key):
+                    found.collided.add(row["dst_tag"])
+        for row in worker.cache:
+            _take_load(found, row)
+    for worker in workers.values():
+        for batch in batches(worker):
+            lists = batch.lists
+            tag, pages = lists["dst_tag"], lists["dst_pages"]
+            if not tag:
+                continue
+            allowed = granted.get(tag, pages_of.get(tag))
+            if pages is not None and allowed is not None and not allowed.issuperset(pages):
+                found.misdirected.add(tag)
+            if batch.end is not None and batch.end["op"] == "fail":
+                found.failed |= {(tag, page) for page in (pages if pages is not None else pages_of.get(tag, ()))}
+    return found
+
+
+def _take_load(found: Outcomes, row: Row) -> None:
+    """A load that returned fewer keys than it was asked for leaves every other page of its tag as it was."""
+    if row["op"] != "load" or row["tag"] is None or row["returned"] is None:
+        return
+    asked = row["asked"] if row["asked"] is not None else row["n"]
+    if asked is not None and row["returned"] < asked:
+        found.short.add(row["tag"])
+        found.returned |= {(row["tag"], page) for page in came_back(row) or ()}

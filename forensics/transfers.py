@@ -1,0 +1,186 @@
+"""What transfers brought: landings on destination pages, and what may have landed without a `done`.
+
+Invariant: `done` lands somewhere in (post, done], and it brings whatever the source page held then; who claims to
+have sent it changes nothing. What may have landed without one is a ghost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.ledger.tag import split_tag
+from forensics.collisions import Collisions
+from forensics.content import AUTHORITATIVE, OWN_RANK, SUBORDINATE, ContentEvent, Source, digest_of, part_of, pos_of
+from forensics.geometry import SIZE, flaw_of, pages_hit
+from forensics.order import INF, NOTHING, Order
+from forensics.rows import PageSpan, Row, WorkerKey, WorkerRows
+
+OTHER_SIZE = "page geometry differs"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One bounded batch of a transfer on its mover: its `post` and its `done` or `fail`, each None where not there."""
+
+    mover: WorkerKey
+    post: Row | None
+    end: Row | None
+
+    @property
+    def lists(self) -> Row:
+        """The row that names the pages; a `done` without lists means those of its `post`."""
+        row = self.end or self.post or {}
+        return row if row["dst_pages"] is not None else (self.post or row)
+
+
+def batches(worker: WorkerRows) -> Iterator[Batch]:
+    """Posts of a worker joined with their ends, in the order of the ends."""
+    posts: dict[tuple[int, int, int, str], list[Row]] = defaultdict(list)
+    for row in worker.transfers:
+        batch = (row["xfer"], row["chunk"] or 0, row["part"] or 0, row["dst_pool"] or "")
+        if row["op"] == "post":
+            posts[batch].append(row)
+        elif row["op"] in ("done", "fail"):
+            yield Batch(worker.key, posts[batch].pop(0) if posts[batch] else None, row)
+    for left in posts.values():
+        for post in left:
+            yield Batch(worker.key, post, None)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of one transfer row, as worker epochs."""
+
+    mover: WorkerKey
+    source: WorkerKey
+    target: WorkerKey
+
+
+@dataclass
+class Transfers:
+    """The transfers of a ledger, with what is needed to place them."""
+
+    workers: dict[WorkerKey, WorkerRows]
+    order: Order
+    collisions: Collisions
+    by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
+    drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, worker in self.workers.items():
+            if worker.ordinal is not None:
+                self.by_place[worker.ordinal, key[1]] = key
+            for row in worker.transfers:
+                if row["op"] == "ack" and row["status"] == "sent" and row["outstanding"] == 0:
+                    self.drained.setdefault((key, row["xfer"]), row["seq"])
+
+    def landings(self) -> list[ContentEvent]:
+        """Every landing, and a ghost for what may have landed."""
+        return [event for worker in self.workers.values() for batch in batches(worker) for event in self._events(batch)]
+
+    def ends(self, mover: WorkerKey, row: Row) -> Ends:
+        """Source and target of a row: the mover is the source in push, the target in pull."""
+        far_tag = row["src_tag"] if row["dir"] == "pull" else row["dst_tag"]
+        far = (row["peer"], mover[1])
+        if row["peer"] == mover[0]:
+            far = mover
+        elif far_tag:
+            parts = split_tag(far_tag)
+            far = self.by_place.get((parts.ordinal, parts.epoch), (row["peer"], parts.epoch))
+            far = far if far[0] == row["peer"] else (row["peer"], parts.epoch)
+        return Ends(mover, far, mover) if row["dir"] == "pull" else Ends(mover, mover, far)
+
+    def _events(self, batch: Batch) -> Iterator[ContentEvent]:
+        lists, end = batch.lists, batch.end
+        if end is not None and end["op"] == "fail" and end["bytes"] == 0:
+            return
+        if not lists or lists["dst_pages"] is None:
+            return
+        ends = self.ends(batch.mover, lists)
+        target = self.workers.get(ends.target)
+        if target is None:
+            return
+        lo, hi = self._window(batch, ends.target)
+        part, parts = part_of(lists)
+        flaw = self._flaw(ends, lists, parts)
+        if end is None or end["op"] != "done":
+            reason = "failed transfer, bytes unknown" if end else "transfer posted, outcome not known"
+            for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
+                page = (ends.target, lists["dst_pool"], span.page)
+                yield ContentEvent(page, "ghost", span.tok_lo, span.tok_hi, lo, hi, reason=reason)
+            return
+        t_lo, t_hi = self._bound(batch.post, ends, 0), self._bound(end, ends, 1)
+        collided, acked = self.collisions.of_row(batch.mover, ends.target, lists), self._acked(batch)
+        authority, measured = self._authority(ends), end if end["digests"] else lists
+        for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
+            yield ContentEvent(
+                (ends.target, lists["dst_pool"], span.page), "landing", span.tok_lo, span.tok_hi, lo, hi, t_lo, t_hi,
+                None, lists["dst_tag"], part, parts, batch.mover, batch.post["seq"] if batch.post else None, end["seq"],
+                source=self._source(batch, ends, lists, span), digest=digest_of(measured, span.index),
+                pos=pos_of(lists, span.index), authority=authority, flaw=flaw, acked=acked,
+                collided=collided or (lists["dst_tag"], span.page) in self.collisions.pages,
+            )  # fmt: skip
+        if flaw == SIZE:
+            yield from self._spilled(ends, lists, lo, hi)
+
+    def _source(self, batch: Batch, ends: Ends, lists: Row, span: PageSpan) -> Source | None:
+        if lists["src_pages"] is None or ends.source not in self.workers or span.index >= len(lists["src_pages"]):
+            return None
+        lo, hi = self._window(batch, ends.source)
+        page = (ends.source, lists["src_pool"], lists["src_pages"][span.index])
+        return Source(page, lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source))
+
+    def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
+        """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""
+        post, done = batch.post["seq"] if batch.post else None, batch.end["seq"] if batch.end else None
+        if at == batch.mover:
+            return (post if post is not None else NOTHING), (done if done is not None else INF)
+        lo = self.order.known(at, batch.mover, post) if post is not None else NOTHING
+        hi = self.order.after(batch.mover, done, at) if done is not None else INF
+        return lo, hi
+
+    def _surely(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
+        """[since, until] of the seq of worker `at` that certainly lies between a batch's post and its done."""
+        if batch.post is None or batch.end is None:
+            return INF, NOTHING
+        post, done = batch.post["seq"], batch.end["seq"]
+        if at == batch.mover:
+            return post + 1, done - 1
+        return self.order.after(batch.mover, post, at), self.order.known(at, batch.mover, done)
+
+    def _bound(self, row: Row | None, ends: Ends, side: int) -> int | None:
+        bounds = self.order.convert(row["t"], ends.mover, ends.target) if row is not None else None
+        return None if bounds is None else bounds[side]
+
+    def _acked(self, batch: Batch) -> bool:
+        """Whether the mover had said before this `done` that nothing was outstanding any more."""
+        if batch.end is None:
+            return False
+        return self.drained.get((batch.mover, batch.end["xfer"]), INF) < batch.end["seq"]
+
+    def _authority(self, ends: Ends) -> int | None:
+        """Last pipeline stage and the target's own rank; None where a `start` row is lost."""
+        mover, target = self.workers[ends.mover].start, self.workers[ends.target].start
+        if ends.mover == ends.target:
+            return OWN_RANK
+        if mover is None or target is None:
+            return None
+        last = (mover["pp_size"] or 1) <= 1 or mover["pp_rank"] == mover["pp_size"] - 1
+        own = (mover["tp_size"] or 1) <= 1 or mover["tp_rank"] == target["tp_rank"]
+        return AUTHORITATIVE if last and own else SUBORDINATE
+
+    def _flaw(self, ends: Ends, lists: Row, parts: int) -> str | None:
+        source, target = self.workers.get(ends.source), self.workers[ends.target]
+        if source is None:
+            return None
+        return flaw_of(source.configs.get(lists["src_pool"]), target.configs.get(lists["dst_pool"]), parts)
+
+    def _spilled(self, ends: Ends, lists: Row, lo: int, hi: int) -> Iterator[ContentEvent]:
+        """Where the two ends count pages in different bytes, nobody can say which pages were hit."""
+        source, target, pool = self.workers[ends.source], self.workers[ends.target], lists["dst_pool"]
+        sizes = source.configs[lists["src_pool"]]["page_bytes"], target.configs[pool]["page_bytes"]
+        for number in sorted(pages_hit(lists["dst_pages"], *sizes) - set(lists["dst_pages"])):
+            page = (ends.target, pool, number)
+            yield ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE)

@@ -1,0 +1,42 @@
+"""What passes physically found that was not right, whether or not a token left afterwards.
+
+Invariant: read from the rows of `truth/` alone; `engine.truth.read_truth` says what of it was delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class WrongReads:
+    """One response: `corrupt` = some pass read what nobody had written, or its own content in a wrong place, and that
+    not (only) in a torn page; the first pass that found another's bytes, by worker and step, at `first_us` (true time)."""
+
+    corrupt: bool = False
+    first_us: int | None = None
+    first_worker: str = ""
+    first_step: int = 0
+
+
+def wrong_reads(directory: Path) -> dict[str, WrongReads]:
+    """By rid, over all workers of a ledger's `truth/` directory."""
+    rids: dict[int, str] = {}
+    reads = []
+    for path in sorted(directory.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            if row["kind"] == "stamp":
+                rids[row["stamp"]] = row["rid"]
+            elif row["kind"] == "read":
+                reads.append((row["t"], path.stem, row))
+    found: dict[str, WrongReads] = {}
+    for t, worker, row in sorted(reads, key=lambda read: read[:2]):
+        one, torn = found.setdefault(rids[row["stamp"]], WrongReads()), set(row["torn"])
+        certain = {page: stamps for page, stamps in row["foreign"].items() if int(page) not in torn}
+        one.corrupt |= bool(set(row["misplaced"]) - torn) or any(0 in stamps for stamps in certain.values())
+        if one.first_us is None and any(stamp for stamps in certain.values() for stamp in stamps):
+            one.first_us, one.first_worker, one.first_step = t, worker, row["step"]
+    return found
