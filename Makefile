@@ -3,19 +3,30 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test lint system clean
+.PHONY: demo test lint campaign detectors system clean
 
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
 
+# What starts processes of its own has both cores to itself; the rest runs on two workers.
 test: system lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "not engine and not browser"
+	$(BIN)/pytest -m "engine or browser"
 
 lint: .venv/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Thousands of seeded simulated runs, verdicts against physical truth; SEEDS=A-B for a part of them.
+SEEDS ?= 0-1999
+campaign: .venv/test.installed
+	$(BIN)/python tests/campaign/run_campaign.py --seeds $(SEEDS)
+
+# Measures which detector sees which fault, and writes docs/detectors.md.
+detectors: .venv/test.installed
+	$(BIN)/python tests/campaign/detector_matrix.py --write
 
 # A browser for the web tests: installed as root on Debian only; elsewhere those tests are skipped and say so.
 system:

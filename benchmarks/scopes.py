@@ -46,7 +46,10 @@ def main(capacities: list[int]) -> None:
     print(f"{len(requests):,} requests, {sum(len(prompt) for _, prompt in requests):,} prompt tokens")
     for capacity in capacities:
         rates = scope_cost(requests, PAGE_TOKENS, b"benchmark", capacity_pages=capacity)
-        print(f"{capacity:>7,} pages: " + ", ".join(f"{scope.name.lower()} {rate.rate:.1%}" for scope, rate in rates.items()))
+        print(
+            f"{capacity:>7,} pages: "
+            + ", ".join(f"{scope.name.lower()} {rate.rate:.1%}" for scope, rate in rates.items())
+        )
 
 
 if __name__ == "__main__":

@@ -246,4 +246,8 @@ class Handovers:
             self.recorder.record("transfers", "fail", **columns, **lists, status=message, bytes=count)
             self._landed.append((batch, message))
 
-        return Callbacks(post, done, failed)
+        def failed_on(message: str, rank: int, count: int) -> None:
+            self.recorder.record("transfers", "fail", **columns, **lists, status=message, bytes=count, rank=rank)
+            self._landed.append((batch, message))
+
+        return Callbacks(post, done, failed, failed_on)

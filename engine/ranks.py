@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine.defences import DETECTORS, PAGE_TAG
 from engine.ledger.recorder import Recorder
 from engine.ledger.tag import make_tag, split_tag
@@ -70,9 +72,6 @@ class RankedRows:
         own, row = self._own, dict(columns)
         if table == "workers" and op == "start":
             row |= {"ordinal": own.ordinal + rank, "tp_rank": rank, "tp_size": own.size}
-        if table == "checks" and op == "mismatch" and row.get("detector") == DETECTORS[PAGE_TAG]:
-            yield row  # of one rank alone, see `RankedRecorder`
-            return
         peer = self._known(row["peer"]) if row.get("peer") is not None else None
         if peer is None or peer.worker == own.worker:
             if peer is not None:
@@ -105,6 +104,19 @@ class RankedRows:
         return row
 
 
+def _of_one(op: str, columns: Columns, struck: bool) -> tuple[str, Columns]:
+    """Op and columns of a row that tells of one rank alone, for that rank or for another, which keeps step with it."""
+    if op == "fail":
+        return ("fail", {**columns, "bytes": 0}) if struck else ("done", _without(columns, "status"))
+    if op == "mismatch" and not struck:
+        return "passed", {name: columns[name] for name in ("detector", "req", "pool") if name in columns} | {"n": 0}
+    return op, columns
+
+
+def _without(columns: Columns, name: str) -> Columns:
+    return {key: value for key, value in columns.items() if key != name}
+
+
 class RankedRecorder(Recorder):
     """The recorder of a worker's first rank, which has the others record what it records."""
 
@@ -117,19 +129,36 @@ class RankedRecorder(Recorder):
 
     def record(self, table: str, op: str, **columns: Any) -> int:
         """See `Recorder`. The seq is that of the first of the rank's rows."""
-        struck = columns.pop("rank", 0)
+        struck = columns.pop("rank", None)
+        if struck is None and table == "checks" and columns.get("detector") == DETECTORS[PAGE_TAG]:
+            struck = 0
         first = None
         for rank, record in enumerate((super().record, *(one.record for one in self.followers))):
-            for row in self.rows.of(rank, table, op, columns):
-                if rank != struck and table == "checks" and op == "mismatch" and row["detector"] == DETECTORS[PAGE_TAG]:
-                    known = {name: row[name] for name in ("detector", "req", "pool") if name in row}
-                    seq = record(table, "passed", **known, n=0)  # keeps step, and says nothing
-                else:
-                    seq = record(table, op, **row)
+            told, given = (op, columns) if struck is None else _of_one(op, columns, rank == struck)
+            for row in self.rows.of(rank, table, told, given):
+                seq = record(table, told, **row)
                 first = seq if first is None else first
         if any(one.seq != self.seq for one in self.followers):
             raise RuntimeError(f"{self.worker}: its ranks are out of step after {table}/{op}")
         return first if first is not None else self.seq
+
+    def pages(self, op: str, pool: str, req: int, tag: int, pages: np.ndarray, **columns: Any) -> int:
+        """See `Recorder`."""
+        return self.record("pages", op, pool=pool, req=req, tag=tag, pages=pages, **columns)
+
+    def reserve(self, pool: str, req: int, pages: np.ndarray, *, pos: int = 0, **columns: Any) -> int:
+        """See `Recorder`."""
+        return self._new_tag("reserve", pool, req, pages, pos=pos, **columns)
+
+    def append(self, pool: str, req: int, pages: np.ndarray, *, pos: int, **columns: Any) -> int:
+        """See `Recorder`."""
+        return self._new_tag("append", pool, req, pages, pos=pos, **columns)
+
+    def _new_tag(self, op: str, pool: str, req: int, pages: np.ndarray, **columns: Any) -> int:
+        with self.lock:
+            tag = make_tag(self.ordinal, self.epoch, self.seq + 1)
+            self.pages(op, pool, req, tag, pages, **columns)
+        return tag
 
     def flush(self) -> int:
         """See `Recorder`."""
@@ -139,7 +168,8 @@ class RankedRecorder(Recorder):
 
     def close(self, seal: bool = True) -> None:
         """See `Recorder`."""
-        for one in self.followers:
+        followers, self.followers = self.followers, ()  # from here on each tells of itself
+        for one in followers:
             one.close(seal)
         super().close(seal)
 

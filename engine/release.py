@@ -120,7 +120,7 @@ class Releases:
     def _return(self, request: Request, tag: int, pages: np.ndarray, cause: str) -> None:
         """Free pages; under the fault double-free also those that somebody else has by now."""
         own = np.ones(len(pages), np.bool_)
-        if self._faults.double_free.on:
+        if self._faults.double_free.struck:
             own[:] = False
             own[np.unique(pages, return_index=True)[1]] = True  # the fault can give one request a page twice
             own &= self._pool.owner_tags(pages) == tag

@@ -57,6 +57,8 @@ class Callbacks:
     post: Callable[[], None]
     done: Callable[[int], None]
     failed: Callable[[str, int | None], None]
+    failed_on: Callable[[str, int, int], None] | None = None
+    """On one rank alone, of a worker that has several: why, on which rank, and how many bytes each other one wrote."""
 
 
 class Transport(Protocol):

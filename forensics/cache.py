@@ -6,7 +6,6 @@ it. A missing lock (a hit without a share) changes no entitlement.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from forensics.lives import PageKey
@@ -54,18 +53,23 @@ def _shares(worker: WorkerRows) -> list[Taking]:
 
 
 def _hits(worker: WorkerRows) -> list[Taking]:
-    inserted: dict[tuple[int, PageKey], list[tuple[int | None, Row]]] = defaultdict(list)
+    """Hits with what filed the key: the page's `insert` in that tier, or the last `offload` of the key to it."""
+    filed: dict[tuple[str | None, int | None, int, PageKey], Row] = {}
+    stored: dict[tuple[str | None, str | None, int | None], Row] = {}
     found: list[Taking] = []
     for row in worker.cache:
-        if row["op"] not in ("insert", "hit") or row["pages"] is None or row["tag"] is None:
+        if row["pages"] is None or row["tag"] is None:
             continue
         for index, number in enumerate(row["pages"]):
             page, key = (worker.key, row["pool"], number), key_at(row, index)
             if row["op"] == "insert":
-                inserted[row["tag"], page].append((key, row))
-            elif row["req"] is not None:
-                given = [r for k, r in inserted[row["tag"], page] if k == key and r["tier"] == row["tier"]]
-                found.append(Taking(page, row["tag"], row["req"], row["seq"], INF, given[-1] if given else None, row))
+                filed[row["tier"], key, row["tag"], page] = row
+            elif row["op"] == "offload":
+                stored[row["tier"], row["component"], key] = row
+            elif row["op"] == "hit" and row["req"] is not None:
+                given = filed.get((row["tier"], key, row["tag"], page))
+                given = given or stored.get((row["tier"], row["component"], key))
+                found.append(Taking(page, row["tag"], row["req"], row["seq"], INF, given, row))
     return found
 
 

@@ -101,13 +101,14 @@ class _Preparation:
             for attendance in by_req.values():
                 reads += [(key, read) for read in page_reads(self.workers[key], attendance)]
                 events += rewrites(self.workers[key], attendance)
-        events += Transfers(self.workers, self.order, self.collisions).landings()
+        transfers = Transfers(self.workers, self.order, self.collisions)
+        events += transfers.landings()
         for worker in self.workers.values():
             events = proved_by_checks(worker, events)
         events += self.tiers.events
         cells = Cells(events, reads)
         extents = cells.page_extents()
-        for ghost in ghosts(self.workers, self.missing, self.order):
+        for ghost in (*ghosts(self.workers, self.missing, self.order), *transfers.ghosts()):
             events += ghost_events(ghost, extents)
         event_rows = self._event_rows(events, cells)
         read_rows = self._read_rows(reads, cells, event_rows)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from forensics.rows import Row
 
 SIZE, LAYOUT = "size", "layout"
-"""Pages of other sizes: where bytes land is not known. The same size, read otherwise than it was written."""
+"""Pages of other sizes (or of a size that is lost): where bytes land is not known. The same size, read otherwise than
+it was written."""
 
 _OF_SIZE = ("page_bytes", "page_tokens")
 _OF_LAYOUT = ("kv_format", "kv_heads", "head_dim")
@@ -18,7 +19,7 @@ _OF_A_PART = frozenset({"page_bytes", "kv_heads"})
 def flaw_of(source: Row | None, target: Row | None, parts: int) -> str | None:
     """SIZE, LAYOUT or None, for a transfer from a pool of config `source` into one part of `parts` of `target`'s."""
     if source is None or target is None:
-        return None
+        return SIZE
     left_out = _OF_A_PART if parts > 1 else frozenset()
     for flaw, names in ((SIZE, _OF_SIZE), (LAYOUT, _OF_LAYOUT)):
         if any(name not in left_out and _differ(source[name], target[name]) for name in names):

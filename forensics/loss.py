@@ -191,7 +191,11 @@ def own_rows(
     the worker is lost while it lived; one that did not end must have no lost row after its start at all. The
     open tail of a writer that is alive is no loss to a request that has not ended: it is judged as of now.
     """
-    counted = Counter(row["req"] for row in worker.pages if row["req"] is not None)
+    ends = {req: ended for req, (_, ended, _) in lives.items() if ended is not None}
+    # What comes in a request's name after its end, such as a second free, it had not counted.
+    counted = Counter(
+        row["req"] for row in worker.pages if row["req"] is not None and row["seq"] < ends.get(row["req"], INF)
+    )
     mine = [m for m in missing if m.worker == worker.key and not m.alive]
     found: dict[int, OwnRows] = {}
     for req, (received, ended, page_rows) in lives.items():

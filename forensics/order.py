@@ -1,7 +1,8 @@
 """Order between workers: the edges of the contract, what each worker must have known, and usable clocks.
 
 Invariant: only the edges listed in the contract order rows of two workers (grant -> post, the mover's ack sent ->
-received and -> receipt, abort sent -> received, a row -> a heartbeat that covers it). Orders through a third
+received and -> receipt, abort sent -> received, a row -> a heartbeat that covers it); a receipt that another edge
+denies orders nothing. Orders through a third
 worker are not used; that makes some orders undecided, never wrong. A clock that an edge contradicts beyond its
 stated error is used for nothing.
 """
@@ -113,11 +114,11 @@ class Order:
 def build_order(workers: dict[WorkerKey, WorkerRows]) -> Order:
     """Collect the edges and clock readings of a ledger."""
     edges = [*_message_edges(workers), *_heartbeat_edges(workers)]
-    paths: dict[tuple[WorkerKey, WorkerKey], Path] = defaultdict(Path)
-    for edge in edges:
-        paths[edge.start, edge.end].edges.append((edge.start_seq, edge.end_seq))
-    for path in paths.values():
-        path.close()
+    paths = _paths(edges)
+    believed = [edge for edge in _receipt_edges(workers) if not _is_denied(edge, paths)]
+    if believed:
+        edges += believed
+        paths = _paths(edges)
     readings: dict[tuple[WorkerKey, WorkerKey], list[ClockReading]] = defaultdict(list)
     for key, worker in workers.items():
         for row in worker.heartbeats:
@@ -135,8 +136,29 @@ def build_order(workers: dict[WorkerKey, WorkerRows]) -> Order:
     return order
 
 
+def _paths(edges: list[Edge]) -> dict[tuple[WorkerKey, WorkerKey], Path]:
+    paths: dict[tuple[WorkerKey, WorkerKey], Path] = defaultdict(Path)
+    for edge in edges:
+        paths[edge.start, edge.end].edges.append((edge.start_seq, edge.end_seq))
+    for path in paths.values():
+        path.close()
+    return paths
+
+
+def _is_denied(edge: Edge, paths: dict[tuple[WorkerKey, WorkerKey], Path]) -> bool:
+    """Whether other edges put the end of an edge before its start."""
+    back = paths.get((edge.end, edge.start))
+    return back is not None and back.known(edge.start_seq) >= edge.end_seq
+
+
+def _join(start: tuple[WorkerKey, Row], end: tuple[WorkerKey, Row]) -> list[Edge]:
+    if start[0] == end[0]:
+        return []
+    return [Edge(start[0], start[1]["seq"], start[1]["t"], end[0], end[1]["seq"], end[1]["t"])]
+
+
 def _message_edges(workers: dict[WorkerKey, WorkerRows]) -> list[Edge]:
-    """grant -> post; ack sent -> ack received and receipt; abort sent -> abort received."""
+    """grant -> post; ack sent -> ack received; abort sent -> abort received."""
     grants: dict[int, tuple[WorkerKey, Row]] = {}
     sent: dict[tuple[str, int, int | None], list[tuple[WorkerKey, Row]]] = defaultdict(list)
     for key, worker in workers.items():
@@ -146,24 +168,38 @@ def _message_edges(workers: dict[WorkerKey, WorkerRows]) -> list[Edge]:
             elif row["op"] in ("ack", "abort") and row["status"] == "sent":
                 sent[row["op"], row["xfer"], row["outstanding"]].append((key, row))
     edges: list[Edge] = []
-
-    def join(start: tuple[WorkerKey, Row], end: tuple[WorkerKey, Row]) -> None:
-        if start[0] != end[0]:
-            edges.append(Edge(start[0], start[1]["seq"], start[1]["t"], end[0], end[1]["seq"], end[1]["t"]))
-
     for key, worker in workers.items():
         for row in worker.transfers:
             if row["op"] == "post" and row["xfer"] in grants:
-                join(grants[row["xfer"]], (key, row))
+                edges += _join(grants[row["xfer"]], (key, row))
             elif row["op"] in ("ack", "abort") and row["status"] == "received":
                 # The earliest such message: the one received was sent no earlier than it.
                 senders = [s for s in sent[row["op"], row["xfer"], row["outstanding"]] if _from_peer(s[0], row)]
                 if senders:
-                    join(min(senders, key=lambda s: s[1]["seq"]), (key, row))
+                    edges += _join(min(senders, key=lambda s: s[1]["seq"]), (key, row))
+    return edges
+
+
+def _receipt_edges(workers: dict[WorkerKey, WorkerRows]) -> list[Edge]:
+    """The mover's ack sent -> receipt. A receipt written before an ack was heard of is a belief and orders nothing."""
+    drained: dict[int, tuple[WorkerKey, Row]] = {}
+    heard: dict[tuple[WorkerKey, int], int] = {}
+    for key, worker in workers.items():
+        for row in worker.transfers:
+            if row["op"] == "ack" and row["outstanding"] == 0:
+                if row["status"] == "received":
+                    heard.setdefault((key, row["xfer"]), row["seq"])
+                elif row["status"] == "sent" and row["seq"] < drained.get(row["xfer"], (key, {"seq": INF}))[1]["seq"]:
+                    drained[row["xfer"]] = (key, row)
+    edges: list[Edge] = []
+    for key, worker in workers.items():
         for row in worker.pages:
-            drained = sent["ack", row["xfer"], 0] if row["op"] == "receipt" and row["xfer"] is not None else []
-            if drained:
-                join(min(drained, key=lambda s: s[1]["seq"]), (key, row))
+            if (
+                row["op"] == "receipt"
+                and row["xfer"] in drained
+                and heard.get((key, row["xfer"]), NOTHING) < row["seq"]
+            ):
+                edges += _join(drained[row["xfer"]], (key, row))
     return edges
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from forensics.content import OWN_RANK, ContentEvent, pos_of
 from forensics.order import INF
@@ -200,29 +201,48 @@ def _growth_reads(worker: WorkerRows, attendance: Attendance) -> list[PageRead]:
     """
     reads: list[PageRead] = []
     for pool in sorted({row["pool"] for row in (*attendance.binds, *attendance.appends)} - {SLOT, STATE}):
-        page_tokens = worker.page_tokens.get(pool, 0)
         binds = [row for row in attendance.binds if row["pool"] == pool and row["pages"] is not None]
-        if not page_tokens or not binds:
-            continue
-        last = max(binds, key=lambda row: (row["pos"] or 0) + len(row["pages"]))
-        written = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
-        places = _places(last, [row for row in attendance.appends if row["pool"] == pool])
-        runs = [p for p in attendance.passes if p.kind == "decode" and p.seq > last["seq"]]
-        for i, run in enumerate(runs):
-            later = runs[i:] if run.n > 1 else runs[i + 1 :]
-            for index in range(written // page_tokens, -(-(written + run.n) // page_tokens)):
-                if index not in places:
-                    continue
-                page, tag = places[index]
-                lo = max(written - index * page_tokens, 0)
-                hi = min(written + run.n - index * page_tokens, page_tokens)
-                until = attendance.until(pool, page, last["seq"])
-                if run.since_seq >= until:
-                    continue
-                s0 = run.since_seq if run.n > 1 else run.seq
-                kept = later if until >= attendance.ended else [p for p in later if p.since_seq < until]
-                reads.append(PageRead(attendance.req, pool, page, tag, lo, hi, s0, tuple(kept), run))
-            written += run.n
+        if worker.page_tokens.get(pool, 0) and binds:
+            for start, stop in _tables(attendance, binds):
+                reads += _table_growth(worker.page_tokens[pool], attendance, pool, start, stop)
+    return reads
+
+
+def _tables(attendance: Attendance, binds: list[Row]) -> list[tuple[int, int]]:
+    """Spans of seqs, one for each table that a request had: after a retraction it is bound anew, to other pages."""
+    anew = [lo for lo, hi in attendance.pauses if any(lo < row["seq"] < hi for row in binds)]
+    return list(pairwise([-1, *anew, INF]))
+
+
+def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: int, stop: int) -> list[PageRead]:
+    """See `_growth_reads`, for the table that a request had in (start, stop)."""
+
+    def mine(rows: list[Row]) -> list[Row]:
+        return [row for row in rows if row["pool"] == pool and row["pages"] is not None and start < row["seq"] < stop]
+
+    reads: list[PageRead] = []
+    binds = mine(attendance.binds)
+    if not binds:
+        return reads
+    last = max(binds, key=lambda row: (row["pos"] or 0) + len(row["pages"]))
+    written = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
+    places = _places(last, mine(attendance.appends))
+    runs = [p for p in attendance.passes if p.kind == "decode" and last["seq"] < p.seq < stop]
+    for i, run in enumerate(runs):
+        later = runs[i:] if run.n > 1 else runs[i + 1 :]
+        for index in range(written // page_tokens, -(-(written + run.n) // page_tokens)):
+            if index not in places:
+                continue
+            page, tag = places[index]
+            lo = max(written - index * page_tokens, 0)
+            hi = min(written + run.n - index * page_tokens, page_tokens)
+            until = attendance.until(pool, page, last["seq"])
+            if run.since_seq >= until:
+                continue
+            s0 = run.since_seq if run.n > 1 else run.seq
+            kept = later if until >= attendance.ended else [p for p in later if p.since_seq < until]
+            reads.append(PageRead(attendance.req, pool, page, tag, lo, hi, s0, tuple(kept), run))
+        written += run.n
     return reads
 
 

@@ -164,9 +164,12 @@ class Classifier:
         """What a share makes of e, which is `content` to its giver; None where no share speaks for it."""
         page = self.page(e)
         taking = self.facts.taking(reader.owner, page, reader.tag, reader.s0)
-        life = self.facts.life(reader.tag, page) if taking is not None else None
-        if taking is None or life is None or e.lo >= life.end_seq:
+        by_somebody = taking or self.facts.taking(NONE, page, reader.tag, reader.s0)
+        life = self.facts.life(reader.tag, page) if by_somebody is not None else None
+        if life is None or e.lo >= life.end_seq:
             return None
+        if taking is None:
+            return unknown(OWNER_LOST)  # the taker may have been the reader
         if e.hi > life.end_seq:
             return unknown(UNDECIDED_ORDER)  # before or after the giver's life ended
         return taken(content, taking, life.owner)

@@ -56,8 +56,9 @@ class Mechanisms:
 
     def _at_source(self, e: Event) -> str:
         pairs = [(landing, s, self.classifier.source_life(landing)) for landing, s in self._odd(e)]
-        if any(w is not None and s.lo >= w.end_seq for _, s, w in pairs):
-            return "M5"
+        reused = [w for _, s, w in pairs if w is not None and s.lo >= w.end_seq]
+        if reused:
+            return "M8" if any(w.ended in ROBBED for w in reused) else "M5"
         if any(self._filled_later(landing, s) for landing, s, _ in pairs):
             return "M6"
         if any(landing.collided for landing, _, _ in pairs):

@@ -16,6 +16,7 @@ from forensics.verdict import RESPONSE_COLUMNS, Kind, Proof, Verdict
 
 NO_RECORD = "no record of its reads"
 OWN_ROWS_LOST = "own rows lost"
+STAGES = {"prefill": 0, "decode": 1}
 
 
 def response_id(request: Row) -> str:
@@ -38,7 +39,8 @@ def responses(evidence: Evidence, findings: pa.Table) -> pa.Table:
     requests: dict[str, list[Row]] = defaultdict(list)
     for request in rows_of(evidence.requests):
         requests[response_id(request)].append(request)
-    rows = [_response(rid, requests[rid], by_rid.get(rid, [])) for rid in sorted(requests)]
+    decoder_lost = _decoder_lost(evidence)
+    rows = [_response(rid, requests[rid], by_rid.get(rid, []), decoder_lost) for rid in sorted(requests)]
     columns = {f.name: pa.array([row[f.name] for row in rows], _storage(f.type)).cast(f.type) for f in RESPONSE_COLUMNS}
     return pa.table(columns, schema=RESPONSE_COLUMNS)
 
@@ -47,13 +49,21 @@ def _storage(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
-def _response(rid: str, requests: list[Row], findings: list[Row]) -> Row:
-    doubts = _doubts(requests, findings)
+def _decoder_lost(evidence: Evidence) -> bool:
+    """Whether rows of requests are lost at a decode worker: one that is not known there may have been."""
+    roles = zip(*(evidence.requests[name].to_pylist() for name in ("worker", "epoch", "role")), strict=True)
+    others = {(worker, epoch) for worker, epoch, role in roles if role != "decode"}
+    return any(m.table == "requests" and not m.alive and m.worker not in others for m in evidence.missing)
+
+
+def _response(rid: str, requests: list[Row], findings: list[Row], decoder_lost: bool) -> Row:
+    doubts = _doubts(requests, findings, decoder_lost)
     supported = [(verdict_of(f), f) for f in findings]
     verdict = min([v for v, _ in supported] + [Verdict.UNKNOWN] * bool(doubts) + [Verdict.CLEAN], key=lambda v: v.rank)
     support = [f for v, f in supported if v == verdict]
     foreign = [f for f in findings if f["kind"] == Kind.FOREIGN]
-    leading = min(support, key=_first, default=None) if verdict is not Verdict.CLEAN else None
+    roles = {(r["worker"], r["epoch"]): r["role"] for r in requests}
+    leading = min(support, key=lambda f: _first(f, roles), default=None) if verdict is not Verdict.CLEAN else None
     reasons = sorted(
         {f["reason"] for f in support if f["reason"]} | (set(doubts) if verdict is Verdict.UNKNOWN else set())
     )
@@ -80,15 +90,27 @@ def _response(rid: str, requests: list[Row], findings: list[Row]) -> Row:
     }
 
 
-def _first(finding: Row) -> tuple[Any, ...]:
+def _first(finding: Row, roles: dict[tuple[str, int], str]) -> tuple[Any, ...]:
+    """Earliest first: attempts in order, prefill before decode, then by step."""
+    stage = STAGES.get(roles.get((finding["worker"], finding["epoch"]), ""), len(STAGES))
     step = finding["first_step"] if finding["first_step"] is not None else 1 << 62
     seq = finding["first_seq"] if finding["first_seq"] is not None else 1 << 62
-    return (step, finding["worker"], seq, finding["mechanism"], finding["donor_rid"] or "")
+    return (
+        finding["attempt"] or 0,
+        stage,
+        step,
+        finding["worker"],
+        seq,
+        finding["mechanism"],
+        finding["donor_rid"] or "",
+    )
 
 
-def _doubts(requests: list[Row], findings: list[Row]) -> list[str]:
+def _doubts(requests: list[Row], findings: list[Row], decoder_lost: bool) -> list[str]:
     """Reasons for which the response cannot be called clean, whatever its findings say."""
-    doubts = [OWN_ROWS_LOST] if any(not r["rows_complete"] or r["owner"] < 0 for r in requests) else []
+    is_lost = any(not r["rows_complete"] or r["owner"] < 0 for r in requests)
+    is_lost = is_lost or (decoder_lost and not any(r["role"] == "decode" for r in requests))
+    doubts = [OWN_ROWS_LOST] if is_lost else []
     decoders = {(r["worker"], r["epoch"], r["req"]) for r in requests if r["role"] == "decode"}
     was_read = any((f["worker"], f["epoch"], f["req"]) in decoders for f in findings)
     if any((r["output_tokens"] or 0) >= 1 for r in requests) and not was_read:

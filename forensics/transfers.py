@@ -14,6 +14,7 @@ from engine.ledger.tag import split_tag
 from forensics.collisions import Collisions
 from forensics.content import AUTHORITATIVE, OWN_RANK, SUBORDINATE, ContentEvent, Source, digest_of, part_of, pos_of
 from forensics.geometry import SIZE, flaw_of, pages_hit
+from forensics.loss import PoolGhost
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import PageSpan, Row, WorkerKey, WorkerRows
 
@@ -67,6 +68,8 @@ class Transfers:
     collisions: Collisions
     by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
+    boundless: dict[tuple[WorkerKey, str], tuple[int, int]] = field(default_factory=dict)
+    """(lo, hi] by pool in which something came from, or to, pages of which nobody knows the size."""
 
     def __post_init__(self) -> None:
         for key, worker in self.workers.items():
@@ -79,6 +82,10 @@ class Transfers:
     def landings(self) -> list[ContentEvent]:
         """Every landing, and a ghost for what may have landed."""
         return [event for worker in self.workers.values() for batch in batches(worker) for event in self._events(batch)]
+
+    def ghosts(self) -> list[PoolGhost]:
+        """Doubt about whole pools. Only after `landings`."""
+        return [PoolGhost(*at, None, *window, OTHER_SIZE) for at, window in self.boundless.items()]
 
     def ends(self, mover: WorkerKey, row: Row) -> Ends:
         """Source and target of a row: the mover is the source in push, the target in pull."""
@@ -102,28 +109,27 @@ class Transfers:
         target = self.workers.get(ends.target)
         if target is None:
             return
-        lo, hi = self._window(batch, ends.target)
-        part, parts = part_of(lists)
+        window, (part, parts) = self._window(batch, ends.target), part_of(lists)
         flaw = self._flaw(ends, lists, parts)
+        if flaw == SIZE:
+            yield from self._spilled(ends, lists, window)
         if end is None or end["op"] != "done":
             reason = "failed transfer, bytes unknown" if end else "transfer posted, outcome not known"
             for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
                 page = (ends.target, lists["dst_pool"], span.page)
-                yield ContentEvent(page, "ghost", span.tok_lo, span.tok_hi, lo, hi, reason=reason)
+                yield ContentEvent(page, "ghost", span.tok_lo, span.tok_hi, *window, reason=reason)
             return
         t_lo, t_hi = self._bound(batch.post, ends, 0), self._bound(end, ends, 1)
         collided, acked = self.collisions.of_row(batch.mover, ends.target, lists), self._acked(batch)
         authority, measured = self._authority(ends), end if end["digests"] else lists
         for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
             yield ContentEvent(
-                (ends.target, lists["dst_pool"], span.page), "landing", span.tok_lo, span.tok_hi, lo, hi, t_lo, t_hi,
+                (ends.target, lists["dst_pool"], span.page), "landing", span.tok_lo, span.tok_hi, *window, t_lo, t_hi,
                 None, lists["dst_tag"], part, parts, batch.mover, batch.post["seq"] if batch.post else None, end["seq"],
                 source=self._source(batch, ends, lists, span), digest=digest_of(measured, span.index),
                 pos=pos_of(lists, span.index), authority=authority, flaw=flaw, acked=acked,
                 collided=collided or (lists["dst_tag"], span.page) in self.collisions.pages,
             )  # fmt: skip
-        if flaw == SIZE:
-            yield from self._spilled(ends, lists, lo, hi)
 
     def _source(self, batch: Batch, ends: Ends, lists: Row, span: PageSpan) -> Source | None:
         if lists["src_pages"] is None or ends.source not in self.workers or span.index >= len(lists["src_pages"]):
@@ -173,14 +179,19 @@ class Transfers:
 
     def _flaw(self, ends: Ends, lists: Row, parts: int) -> str | None:
         source, target = self.workers.get(ends.source), self.workers[ends.target]
-        if source is None:
+        if source is None or (source.key == target.key and lists["src_pool"] == lists["dst_pool"]):
             return None
         return flaw_of(source.configs.get(lists["src_pool"]), target.configs.get(lists["dst_pool"]), parts)
 
-    def _spilled(self, ends: Ends, lists: Row, lo: int, hi: int) -> Iterator[ContentEvent]:
+    def _spilled(self, ends: Ends, lists: Row, window: tuple[int, int]) -> Iterator[ContentEvent]:
         """Where the two ends count pages in different bytes, nobody can say which pages were hit."""
         source, target, pool = self.workers[ends.source], self.workers[ends.target], lists["dst_pool"]
-        sizes = source.configs[lists["src_pool"]]["page_bytes"], target.configs[pool]["page_bytes"]
-        for number in sorted(pages_hit(lists["dst_pages"], *sizes) - set(lists["dst_pages"])):
+        configs = source.configs.get(lists["src_pool"]), target.configs.get(pool)
+        if configs[0] is None or configs[1] is None:
+            lo, hi = self.boundless.get((ends.target, pool), window)
+            self.boundless[ends.target, pool] = min(lo, window[0]), max(hi, window[1])
+            return
+        (lo, hi), sizes = window, [config["page_bytes"] for config in configs if config is not None]
+        for number in sorted(pages_hit(lists["dst_pages"], sizes[0], sizes[1]) - set(lists["dst_pages"])):
             page = (ends.target, pool, number)
             yield ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE)

@@ -139,7 +139,13 @@ class PageStore:
             )  # fmt: skip
             self._part(one, 0, one.tok_off, one.tok_off + count)
         if shared:
+            self._contend(every, lo)
             self.tell(every)
+
+    def _contend(self, pages: np.ndarray, lo: np.ndarray) -> None:
+        """Where requests write one slot in one pass: nobody can tell from outside whose bytes stay."""
+        slots, writers = np.unique(pages.astype(np.int64) * self.page_tokens + lo, return_counts=True)
+        self.slots["racy"][slots[writers > 1] // self.page_tokens] = True
 
     def fill(self, pages: np.ndarray, stamp: int, contents: np.ndarray | int, tainted: bool) -> None:
         """Whole pages are one writer's."""

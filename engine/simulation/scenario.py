@@ -297,6 +297,11 @@ def _fleet_misfits(scenario: Scenario) -> Iterator[Misfit]:
     for place, group in enumerate(scenario.fleet):
         if group.group in (*scenario.workers(), GATEWAY):
             yield Misfit(("fleet", place, "group"), f"'{group.group}'", "a name that no worker has")
+        for other in scenario.fleet if group.role == "decode" else ():
+            few, many = sorted((group.tp_size, other.tp_size))
+            if other.role == "prefill" and many % few:
+                wanted = f"a multiple or a divisor of {other.tp_size}, the ranks of {other.group}"
+                yield Misfit(("fleet", place, "tp_size"), str(group.tp_size), wanted)
         if group.chunk_tokens > group.batch_tokens:
             wanted = f"at most batch_tokens, {group.batch_tokens}"
             yield Misfit(("fleet", place, "chunk_tokens"), str(group.chunk_tokens), wanted)

@@ -61,7 +61,7 @@ def lanes(batch: WriteBatch, source: Shards, target: Shards) -> list[Lane]:
                 found.append(
                     Lane(
                         source.stores[batch.pool, rank, 0], target.stores[batch.pool, partner, place],
-                        target.ranks.tag(batch.dst_tag, partner),
+                        target.ranks.tag(batch.dst_tag, partner), rank,
                     )
                 )  # fmt: skip
     return found

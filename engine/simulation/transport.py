@@ -17,6 +17,7 @@ from engine.simulation.world import World
 from engine.transport import Callbacks, WriteBatch
 
 NEVER = 1 << 62
+SPOILED = "spoiled by the fault fail-open"
 Page = tuple[str, int]
 """(pool, place in the request's table)."""
 
@@ -28,6 +29,7 @@ class Lane:
     source: PageStore
     target: PageStore
     tag: int
+    rank: int = 0  # of the source
 
     def flight(self, batch: WriteBatch, start_us: int, step_us: int) -> Flight:
         """A batch on its way."""
@@ -159,9 +161,12 @@ class SimTransport:
         batch, callbacks = item
         lanes = self._lanes(batch)
         spoiled = (batch.xfer, batch.chunk) in self._spoiled
-        if not lanes or spoiled:
-            self._spoiled.discard((batch.xfer, batch.chunk))
-            callbacks.failed("spoiled by the fault fail-open" if spoiled else f"{batch.dst} is gone", 0)
+        self._spoiled.discard((batch.xfer, batch.chunk))
+        broken = batch.chunk % (1 + max((lane.rank for lane in lanes), default=0)) if spoiled else None
+        if broken is not None:
+            lanes = [lane for lane in lanes if lane.rank != broken]
+        if not lanes:
+            callbacks.failed(SPOILED if spoiled else f"{batch.dst} is gone", 0)
             self._ended()
             return
         self._busy = True
@@ -178,7 +183,10 @@ class SimTransport:
                 flight.advance(self._world.now)
                 self._world.at(flight.end_us + CLOCK_SLACK_US, flight.forget)
             if self.alive:
-                callbacks.done(count * page_bytes)
+                if broken is not None and callbacks.failed_on is not None:
+                    callbacks.failed_on(SPOILED, broken, count * page_bytes)
+                else:
+                    callbacks.done(count * page_bytes)
                 self._ended()
 
         self._world.at(flights[0].end_us, land)

@@ -80,12 +80,15 @@ asked (level, event, owner, tag, s0) AS (
     WHERE q.level < 18 AND (f.giver IS NULL OR (q.tag = f.tag AND f.giver <> q.owner AND q.level % 2 = 0))
 )
 SELECT q.level, q.event, q.owner, q.tag, q.s0, e.kind = 'landing' AS is_landing,
-       l.owner AS giver, l.end_seq AS giver_end, max(s.rank) AS share,
+       l.owner AS giver, l.end_seq AS giver_end, max(s.rank) AS share, bool_or(coalesce(n.is_taken, FALSE)) AS taken_by_nobody,
        CASE max(s.rank) WHEN 2 THEN 'mechanism unknown' WHEN 3 THEN 'P0' WHEN 4 THEN 'M12' END AS key_cause
 FROM asked AS q
 JOIN timeline AS e ON e.event = q.event
 LEFT JOIN lives AS l ON l.place = e.place AND l.tag = q.tag
 LEFT JOIN loans AS s ON s.place = e.place AND s.tag = q.tag AND s.owner = q.owner AND s.seq <= q.s0
+-- A taker whose owner is lost may have been anybody.
+LEFT JOIN (SELECT place, tag, min(seq) AS seq, TRUE AS is_taken FROM loans WHERE owner = -1 GROUP BY place, tag) AS n
+    ON n.place = e.place AND n.tag = q.tag AND n.seq <= q.s0
 GROUP BY q.level, q.event, q.owner, q.tag, q.s0, e.kind, l.owner, l.end_seq;
 
 -- step: answers
@@ -94,7 +97,7 @@ CREATE TEMP TABLE answers AS
 WITH
 facts AS (
     SELECT q.*, e.kind, e.owner AS writer, e.tag AS written_tag, e.lo, e.hi, coalesce(e.reason, '') AS lost, c.contest,
-           q.share IS NOT NULL AND e.owner = q.giver AND e.tag = q.tag AND e.lo < q.giver_end AS lent
+           (q.share IS NOT NULL OR q.taken_by_nobody) AND e.owner = q.giver AND e.tag = q.tag AND e.lo < q.giver_end AS lent
     FROM questions AS q
     JOIN timeline AS e ON e.event = q.event
     LEFT JOIN contests AS c ON c.event = q.event
@@ -108,6 +111,7 @@ granted AS (
                 WHEN writer = owner AND written_tag = tag THEN 'entitled'
                 WHEN writer = owner THEN 'stale'
                 WHEN NOT coalesce(lent, FALSE) THEN 'foreign'
+                WHEN share IS NULL THEN 'unknown'
                 WHEN hi > giver_end THEN 'unknown'
                 WHEN share = 1 THEN 'entitled'
                 WHEN share <= 4 THEN 'shared'
@@ -128,6 +132,7 @@ SELECT level, event, owner, tag, s0, class,
             WHEN kind = 'ghost' THEN lost
             WHEN writer = -1 THEN 'owner lost'
             WHEN grant <> 'unknown' THEN 'two writers'
+            WHEN share IS NULL THEN 'owner lost'
             ELSE 'undecided order' END AS reason,
        CASE WHEN class = 'shared' THEN key_cause
             WHEN class = 'wrong' AND grant <> 'wrong' THEN 'M11'
@@ -220,9 +225,10 @@ ruled AS (
                 WHEN giver = owner AND entitled + shared + wrong > 0 THEN 'mixed'
                 WHEN giver = owner AND all_stolen AND by_roots = 'foreign' THEN 'stolen from all'
                 WHEN giver = owner THEN by_roots
-                WHEN share IS NULL OR lo >= giver_end THEN by_roots
+                WHEN (share IS NULL AND NOT taken_by_nobody) OR lo >= giver_end THEN by_roots
                 WHEN giver_class = 'unknown' THEN 'unknown: ' || giver_reason
                 WHEN giver_class NOT IN ('entitled', 'shared', 'wrong') THEN by_roots
+                WHEN share IS NULL THEN 'unknown: owner lost'
                 WHEN hi > giver_end THEN 'unknown: undecided order'
                 ELSE lent_class END AS first_rule,
            CASE WHEN giver = owner THEN coalesce(members_cause, '') ELSE coalesce(lent_cause, '') END AS granted_cause

@@ -53,7 +53,7 @@ WHERE c.landing IS NOT NULL AND d.event IS NULL;
 CREATE TEMP TABLE at_source AS
 WITH
 pairs AS (
-    SELECT o.event, o.landing, o.member, e.src_cell, e.src_tag, e.src_lo, e.collided, m.lo, w.end_seq,
+    SELECT o.event, o.landing, o.member, e.src_cell, e.src_tag, e.src_lo, e.collided, m.lo, w.end_seq, w.robbed,
            CASE WHEN NOT coalesce((m.written OR m.kind = 'landing') AND m.tag <> e.src_tag AND m.lo >= w.reserve_seq, FALSE) THEN NULL
                 WHEN v.tag IS NULL THEN 'M13'
                 WHEN v.reserve_seq > w.reserve_seq THEN CASE WHEN w.robbed THEN 'M8' ELSE 'M7' END
@@ -77,7 +77,8 @@ filled_later AS (
                       AND g.hi > p.src_lo AND g.event <> p.member
 )
 SELECT p.event,
-       CASE WHEN bool_or(coalesce(p.lo >= p.end_seq, FALSE)) THEN 'M5'
+       CASE WHEN bool_or(coalesce(p.lo >= p.end_seq AND p.robbed, FALSE)) THEN 'M8'
+            WHEN bool_or(coalesce(p.lo >= p.end_seq, FALSE)) THEN 'M5'
             WHEN bool_or(f.event IS NOT NULL) THEN 'M6'
             WHEN bool_or(p.collided) THEN 'M11'
             WHEN min(p.astray) IS NOT NULL THEN min(p.astray)

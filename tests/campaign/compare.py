@@ -249,10 +249,11 @@ def _joined(truth: TruthResponse) -> dict[str, Places]:
 
 def _told(truth: TruthResponse) -> str:
     certain, perhaps = ({rid: sorted(p) for rid, p in places.items()} for places in (truth.donors, truth.perhaps))
-    return (
-        f"{'contaminated' if truth.contaminated else 'undecided' if truth.undecided else 'clean'}"
-        f"{' unwritten' if truth.unwritten else ''}{' misplaced' if truth.misplaced else ''}, certain {certain}, perhaps {perhaps}, first {truth.first_worker}/{truth.first_step}"
-    )
+    words = [name for name in ("contaminated", "undecided", "unwritten", "misplaced") if getattr(truth, name)] or [
+        "clean"
+    ]
+    first = f"first {truth.first_worker}/{truth.first_step}"
+    return f"{' '.join(words)}, certain {certain}, perhaps {perhaps}, {first}"
 
 
 def _rows(findings: list[Row]) -> list[str]:

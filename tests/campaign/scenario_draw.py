@@ -23,6 +23,8 @@ FAULTS = (
 """Those that work with the kv component alone."""
 OF_ABORTS = frozenset({"late-write", "early-ack", "lost-ack", "slow-drain"})
 SECONDS = 4
+REST = 12
+"""Seconds in which the owners of an idle worker's pages are audited."""
 PAGE_TOKENS = 16
 
 
@@ -61,31 +63,25 @@ class Drawn:
         return ", ".join(parts)
 
 
-def draw(seed: int) -> Drawn:
-    """The run of a seed."""
+def draw(seed: int, faults: tuple[str, ...] | None = None, mode: str = "off", defence: str | None = None) -> Drawn:
+    """The run of a seed. With `faults` it is those alone, every defence (or `defence`, the others off) in `mode`, true
+    clocks, a whole and fine record, and time enough to come to rest."""
     source = random.Random(f"campaign/{seed}")
-    faults = _faults(source)
-    defences, modes = _defences(source)
-    clocks, clock = _clock(source)
-    step_run = source.choice([0, 0, 0, 1_000_000])
+    given, fixed = faults, faults is not None
+    faults = given if given is not None else _faults(source)
+    defences, modes = _fixed_defences(mode, defence) if fixed else _defences(source)
+    clocks, clock = ("true", {}) if fixed else _clock(source)
+    step_run = 0 if fixed else source.choice([0, 0, 0, 1_000_000])
     fleet = _fleet(source)
-    losses = _losses(source, fleet)
+    losses = [] if fixed else _losses(source, fleet)
     plan = {
-        "name": f"seed-{seed}",
-        "seed": seed,
-        "duration": f"{SECONDS}s",
-        "clock": clock,
+        "name": f"seed-{seed}", "seed": seed, "duration": f"{SECONDS + REST * fixed}s", "clock": clock,
         "recording": {"step_run": f"{step_run}us", "heartbeat": source.choice(["50ms", "250ms", "1s"])},
-        "fleet": fleet,
-        "defences": {"modes": modes, **_release(source, faults)},
-        "costs": _costs(source),
-        "traffic": [_stream(source, faults, fleet)],
-        "faults": [_fault(source, name) for name in faults],
-        "losses": losses,
-    }
-    return Drawn(
-        seed, json.dumps(plan, indent=1), faults, defences, clocks, step_run, tuple(loss["kind"] for loss in losses)
-    )
+        "fleet": fleet, "defences": {"modes": modes, **_release(source, faults)}, "costs": _costs(source, faults),
+        "traffic": [_stream(source, faults, fleet)], "faults": [_fault(source, name) for name in faults], "losses": losses,
+    }  # fmt: skip
+    kinds = tuple(loss["kind"] for loss in losses)
+    return Drawn(seed, json.dumps(plan, indent=1), faults, defences, clocks, step_run, kinds)
 
 
 def _faults(source: random.Random) -> tuple[str, ...]:
@@ -94,14 +90,14 @@ def _faults(source: random.Random) -> tuple[str, ...]:
 
 
 def _fault(source: random.Random, name: str) -> dict[str, Any]:
-    fault: dict[str, Any] = {"name": name}
-    if name != "room-collision":
-        fault["probability"] = source.choice([0.15, 0.5, 1.0])
-    else:
-        fault["probability"] = source.choice([0.1, 0.3])
-    if name in OF_ABORTS:
-        fault["parameters"] = {"delay": f"{source.choice([0, 20, 120, 500])}ms"}
-    if name in ("early-free", "double-free"):
+    """A fault, as likely to strike as it takes to do harm in a run of this size."""
+    fault: dict[str, Any] = {"name": name, "probability": source.choice([0.15, 0.5, 1.0])}
+    if name == "room-collision":
+        fault["probability"] = source.choice([0.2, 0.5])
+    elif name in OF_ABORTS:
+        delays = {"lost-ack": [80, 150, 250], "slow-drain": [20, 120, 500]}.get(name, [20, 60, 120])
+        fault |= {"probability": source.choice([0.6, 1.0]), "parameters": {"delay": f"{source.choice(delays)}ms"}}
+    elif name in ("early-free", "double-free"):
         fault["parameters"] = {"pages": source.choice([1, 1, 2, 4]) if name == "double-free" else 1}
     return fault
 
@@ -115,9 +111,15 @@ def _defences(source: random.Random) -> tuple[str, dict[str, str]]:
     return f"all={kind}", dict.fromkeys(DETECTORS, kind)
 
 
+def _fixed_defences(mode: str, defence: str | None) -> tuple[str, dict[str, str]]:
+    if defence is None:
+        return f"all={mode}", dict.fromkeys(DETECTORS, mode)
+    return f"{defence}={mode}", {**dict.fromkeys(DETECTORS, "off"), defence: mode}
+
+
 def _release(source: random.Random, faults: tuple[str, ...]) -> dict[str, Any]:
     """How long pages are held; where acks are lost, mostly less long than the writes take."""
-    timeout = source.choice([20, 60, 200] if "lost-ack" in faults else [50, 500, 30_000])
+    timeout = source.choice([5, 20, 60] if "lost-ack" in faults else [50, 500, 30_000])
     return {
         "on_timeout": "release" if "lost-ack" in faults else source.choice(["release", "quarantine"]),
         "hold_timeout": f"{timeout}ms", "scrub": source.random() < 0.1,
@@ -151,22 +153,26 @@ def _fleet(source: random.Random) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _costs(source: random.Random) -> dict[str, Any]:
-    """A page of 1 MiB takes from 26 us to 10 ms."""
+def _costs(source: random.Random, faults: tuple[str, ...]) -> dict[str, Any]:
+    """A page of 1 MiB takes from 26 us to 10 ms; where aborts are to hit writes under way, 5 ms at least."""
+    aborts = bool(OF_ABORTS & set(faults))
+    bandwidths = ["100M", "200M"] if aborts else ["100M", "400M", "2G", "40G"]
     return {
         "prefill": {"base": source.choice(["1ms", "4ms", "15ms"]), "per_token_us": source.choice([5, 20, 60])},
-        "decode": {"base": source.choice(["2ms", "8ms"])},
+        "decode": {"base": source.choice(["2ms", "4ms"] if aborts else ["2ms", "8ms"])},
         "transfer": {
-            "latency": "30us", "bandwidth": source.choice(["100M", "400M", "2G", "40G"]),
+            "latency": "30us",
+            "bandwidth": source.choice(bandwidths),
             "jitter": source.choice(["0us", "200us"]),
         },
         "message": {"latency": source.choice(["100us", "1ms"]), "jitter": source.choice(["0us", "50us", "2ms"])},
-    }  # fmt: skip
+    }
 
 
 def _stream(source: random.Random, faults: tuple[str, ...], fleet: list[dict[str, Any]]) -> dict[str, Any]:
     prefill, decode = (group["pages"]["kv"] * PAGE_TOKENS for group in fleet)
-    largest = min(decode // 2, prefill - 1)
+    aborts = bool(OF_ABORTS & set(faults))
+    largest = min(decode // (5 if aborts else 2), prefill - 1)
     prompt = [
         {"kind": "uniform", "min": 5, "max": largest, "weight": 5},
         {"kind": "uniform", "min": 5, "max": 60, "weight": 3},
@@ -174,15 +180,16 @@ def _stream(source: random.Random, faults: tuple[str, ...], fleet: list[dict[str
     if "short-handoff" in faults and decode - 40 > prefill + 1:
         prompt.append({"kind": "uniform", "min": prefill + 1, "max": decode - 40, "weight": 3})
     stream: dict[str, Any] = {
-        "name": "r", "prompt": prompt, "max_count": source.choice([12, 24, 36]),
-        "output": [{"kind": "uniform", "min": 1, "max": 12}, {"kind": "uniform", "min": 10, "max": 90}],
-        "tenants": {"count": 4}, "window": {"from": "0us", "to": f"{SECONDS - 1}s"}, "arrivals": _arrivals(source, faults),
+        "name": "r", "prompt": prompt, "max_count": source.choice([12, 24, 36]), "tenants": {"count": 4},
+        "output": [{"kind": "uniform", "min": 1, "max": 12}, {"kind": "uniform", "min": 20, "max": 90, "weight": 3 if aborts else 1}],
+        "window": {"from": "0us", "to": f"{SECONDS - 1}s"}, "arrivals": _arrivals(source, faults),
     }  # fmt: skip
-    aborts = bool(OF_ABORTS & set(faults)) or "leak" in faults
-    if aborts or source.random() < 0.5:
-        early = {"kind": "lognormal", "median": source.choice(["4ms", "15ms", "40ms"]), "sigma": 0.8, "weight": 3}
-        late = {"kind": "lognormal", "median": "200ms", "sigma": 1, "weight": 1}
-        stream["disconnects"] = {"probability": 0.4 if aborts else 0.15, "after": [early, late]}
+    if aborts or "leak" in faults or source.random() < 0.5:
+        in_handoff = {"kind": "uniform", "min": "4ms", "max": source.choice(["60ms", "150ms"])}
+        decoding = {"kind": "lognormal", "median": "200ms", "sigma": 1}
+        weights = (5, 1) if aborts else (1, 5) if "leak" in faults else (2, 1)
+        after = [kind | {"weight": weight} for kind, weight in zip((in_handoff, decoding), weights, strict=True)]
+        stream["disconnects"] = {"probability": 0.5 if aborts or "leak" in faults else 0.15, "after": after}
     return stream
 
 
@@ -190,8 +197,8 @@ def _arrivals(source: random.Random, faults: tuple[str, ...]) -> dict[str, Any]:
     """Rooms collide only where two requests come at about the same time."""
     if "room-collision" in faults or source.random() < 0.3:
         count, every = source.choice([3, 6]), source.choice([150, 400])
-        return {"kind": "burst", "count": count, "over": f"{source.choice([1, 20])}ms", "every": f"{every}ms"}
-    return {"kind": "poisson", "rate_per_s": source.choice([8, 20, 60])}
+        return {"kind": "burst", "count": count, "over": f"{source.choice([1, 1, 20])}ms", "every": f"{every}ms"}
+    return {"kind": "poisson", "rate_per_s": source.choice([20, 40] if OF_ABORTS & set(faults) else [8, 20, 60])}
 
 
 def _losses(source: random.Random, fleet: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -133,11 +133,10 @@ class DenseEvidence:
 
     def _share(self, cell: int, at: tuple[str, int], page: int) -> None:
         rq = self.random.choice(self.rqs[at])
-        if self.built.rows["requests"][rq]["owner"] >= 0:
-            identity = self.random.choice(["same", "tenant", "meaning", "both"])
-            key = self.random.choice(["complete", "incomplete", "unknown"])
-            tag, seq = self.random.choice(self.tags[page]), self.random.randint(0, LAST)
-            self.built.share(rq, cell, tag, seq, identity, key=key)
+        identity = self.random.choice(["same", "tenant", "meaning", "both"])
+        key = self.random.choice(["complete", "incomplete", "unknown"])
+        tag, seq = self.random.choice(self.tags[page]), self.random.randint(0, LAST)
+        self.built.share(rq, cell, tag, seq, identity, key=key)
 
     def _read(self) -> None:
         pick = self.random

@@ -85,8 +85,10 @@ class LiteralClass(LiteralOrder):
     def lent(self, e: Row, o: int, tag: int, s0: int, of_giver: Class) -> Class | None:
         """What a share makes of e; None where none speaks for it."""
         life, taking = self.life(tag, self.place(e)), self.taking(o, self.place(e), tag, s0)
-        if life is None or taking is None or e["lo"] >= life["end_seq"]:
+        if life is None or e["lo"] >= life["end_seq"]:
             return None
+        if taking is None:
+            return None if self.taking(-1, self.place(e), tag, s0) is None else unknown("owner lost")
         if e["hi"] > life["end_seq"]:
             return unknown("undecided order")
         return self.by_identity(of_giver, taking, life["owner"])

@@ -44,8 +44,9 @@ class LiteralMechanism(LiteralClass):
     def at_source(self, e: Row) -> str:
         pairs = self.odd(e)
         lives = [self.life(landing["src_tag"], self.place_of_cell(landing["src_cell"])) for landing, _ in pairs]
-        if any(w is not None and s["lo"] >= w["end_seq"] for w, (_, s) in zip(lives, pairs, strict=True)):
-            return "M5"
+        reused = [w for w, (_, s) in zip(lives, pairs, strict=True) if w is not None and s["lo"] >= w["end_seq"]]
+        if reused:
+            return "M8" if any(w["ended"] in ROBBED for w in reused) else "M5"
         if any(self.filled_later(landing, s) for landing, s in pairs):
             return "M6"
         if any(landing["collided"] for landing, _ in pairs):

@@ -193,7 +193,7 @@ class RandomEvidence:
                 continue
             rq = self.random.choice(self.rqs[self._place_of(cell)])
             owner = self.built.rows["requests"][rq]["owner"]
-            if (owner, life[0]) not in taken and owner != -1:
+            if (owner, life[0]) not in taken:
                 taken.add((owner, life[0]))
                 identity = self.random.choice(["same", "same", "tenant", "meaning", "both"])
                 key = self.random.choice(KEYS)

@@ -52,15 +52,15 @@ def test_long_answers_at_once_all_end_whole_and_right(tight):
 def test_a_retracted_request_whose_client_goes_away_leaves_nothing(tight):
     prompts = {f"gone-{i}": asked(f"gone-{i}")[0] for i in range(REQUESTS)}
     with ThreadPoolExecutor(REQUESTS) as pool:
-        asking = {
+        answers = {
             rid: pool.submit(tight.ask, headers={"x-request-id": rid}, prompt=prompt, max_tokens=400, timeout=120)
             for rid, prompt in prompts.items()
         }
         until(lambda: tight.metrics(tight.decode)["kvwitness_retracted_requests",] > 0, "a retraction")
         for rid in prompts:
             tight.post(tight.decode, "/abort_request", {"rid": rid})
-        for asked in asking.values():
-            assert asked.result().status_code in (200, 499)
+        for answer in answers.values():
+            assert answer.result().status_code in (200, 499)
     until(tight.idle, "the workers to be idle")
     pools = tight.audit(tight.decode)["pools"]
     assert all(pool["wrong"] == [] and pool["counts"]["used"] == 0 for pool in pools.values())

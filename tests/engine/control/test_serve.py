@@ -12,9 +12,11 @@ import httpx
 import pytest
 from live_texts import prompt_and_answer, until
 
+from engine.defences import DETECTORS
 from engine.fault_table import markdown_page
 from engine.faults import CLASSES
 from engine.ledger.reader import read_ledger
+from engine.serve_command import serve
 
 ROOT = Path(__file__).parents[3]
 ENGINE = [sys.executable, "-c", "from engine.cli import main; main()"]
@@ -197,6 +199,14 @@ def test_faults_are_listed():
 
 def test_the_page_of_faults_is_made_of_the_classes():
     assert (ROOT / "docs" / "faults.md").read_text() == markdown_page(), "python -m engine.fault_table > docs/faults.md"
+
+
+def test_the_operators_page_tells_every_option_and_defence():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    for option in [option for each in serve.params for option in each.opts]:
+        assert f"`{option}`" in page or f"`{option} " in page, option
+    for name, detector in DETECTORS.items():
+        assert f"| `{name}` | {detector} |" in page
 
 
 def test_help_imports_no_torch():

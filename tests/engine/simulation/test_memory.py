@@ -168,6 +168,15 @@ def test_nobody_can_tell_which_of_two_images_for_one_page_came_last():
     ]
 
 
+def test_nobody_can_tell_whose_bytes_stay_where_two_write_one_slot_in_one_pass():
+    store = PageStore(4, SIZE)
+    both, none = np.array([1, 1], np.int32), np.zeros(2, np.bool_)
+    store.readers[1] = 2
+    for lo, torn in (([0, 2], []), ([1, 1], [1])):
+        store.grow(both, np.array(lo), 1, np.array([7, 8]), np.array([70, 80]), np.array([5, 6]), none, 0)
+        assert look(store, Reader(7, np.zeros(0), both[:1], np.array([5])), 3, 10_000).torn == torn
+
+
 def test_a_writer_that_takes_up_anothers_page_in_its_middle_leaves_its_header():
     store = PageStore(2, SIZE)
     page = np.array([1], np.int32)

@@ -1,0 +1,27 @@
+"""A slice of the campaign (`make campaign`): the same checks on a few fixed seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_campaign import REPRODUCE, judge
+from scenario_draw import FAULTS, draw
+
+SEEDS = range(24)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_verdicts_equal_the_physical_truth(seed: int, tmp_path: Path):
+    judged = judge(seed, tmp_path)
+    assert not judged.failures, f"{judged.drawn}: {REPRODUCE.format(seed=seed)}"
+
+
+def test_a_seed_gives_the_same_run_for_ever():
+    assert draw(5).text == draw(5).text != draw(6).text
+
+
+def test_every_fault_is_drawn_alone_and_in_pairs():
+    drawn = [draw(seed).faults for seed in range(400)]
+    assert {(fault,) for fault in FAULTS} <= set(drawn)
+    assert {fault for faults in drawn if len(faults) == 2 for fault in faults} == set(FAULTS)

@@ -1,0 +1,97 @@
+"""What loss does to a verdict: ledgers with rows taken out, in memory, under the gaps that their chains then show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from engine.ledger.gaps import Gap, KnownEnds, WriterRows, find_gaps
+from engine.ledger.reader import Ledger
+from forensics.foreign_reads import ForeignReads, foreign_reads
+
+Place = tuple[str, str, int]
+"""(worker, table, seq)."""
+
+
+class Surgery:
+    """A closed ledger, one epoch a worker, from which rows can be taken."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.rows: dict[Place, tuple[int, str]] = {}
+        """Place -> (position in its table, op)."""
+        for name, table in ledger.tables.items():
+            columns = (table[column].to_pylist() for column in ("worker", "seq", "op"))
+            for i, (worker, seq, op) in enumerate(zip(*columns, strict=True)):
+                self.rows[worker, name, seq] = (i, op)
+        self._ends = {worker: _chains(ledger.tables, worker) for worker in {worker for worker, _, _ in self.rows}}
+
+    def places(self) -> Iterator[Place]:
+        """Every row but the closes, which hold no event."""
+        return (place for place, (_, op) in self.rows.items() if op != "close")
+
+    def without(self, *lost: Place) -> Ledger:
+        """The ledger that is left."""
+        by_table: dict[str, list[int]] = defaultdict(list)
+        for place in lost:
+            by_table[place[1]].append(self.rows[place][0])
+        tables = self.ledger.tables | {name: _cut(self.ledger.tables[name], at) for name, at in by_table.items()}
+        gaps: list[Gap] = []
+        for worker in sorted({worker for worker, _, _ in lost}):
+            ends = {chain: rows.last(chain) for rows in (self._ends[worker],) for chain in rows.chains}
+            gaps += find_gaps(worker, 1, _chains(tables, worker), KnownEnds(ends, True, ""))
+        return replace(self.ledger, tables=tables, gaps=tuple(gaps))
+
+    def row(self, place: Place) -> dict[str, Any]:
+        """The row that stands at a place, without its nulls."""
+        (row,) = self.ledger.tables[place[1]].slice(self.rows[place][0], 1).to_pylist()
+        return {key: value for key, value in row.items() if value is not None}
+
+
+def _cut(table: pa.Table, places: list[int]) -> pa.Table:
+    bounds = [-1, *sorted(places), len(table)]
+    parts = [table.slice(a + 1, b - a - 1) for a, b in pairwise(bounds)]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _chains(tables: dict[str, pa.Table], worker: str) -> WriterRows:
+    mine: dict[str, pa.Table] = {}
+    for name, table in tables.items():
+        workers = table["worker"].to_pylist()
+        if worker in workers:  # rows stand sorted by worker
+            mine[name] = table.slice(workers.index(worker), workers.count(worker))
+    return WriterRows(mine)
+
+
+def responses(ledger: Ledger, engine: str = "replay") -> tuple[ForeignReads, dict[str, dict[str, Any]]]:
+    """The verdicts of a ledger, by rid."""
+    reads = foreign_reads(ledger, engine=engine)
+    return reads, {row["rid"]: row for row in reads.responses.to_pylist()}
+
+
+def assert_loss_only_unsettles(ledger: Ledger) -> int:
+    """Take out each row in turn: verdicts move to unknown only, donors only get fewer. Returns how many moved.
+
+    What was exposed by bytes that it never read (no first step) may be cleared: their landing is then undecided.
+    """
+    _, whole = responses(ledger)
+    surgery, moved = Surgery(ledger), 0
+    for place in surgery.places():
+        reads, now = responses(surgery.without(place))
+        for rid, before in whole.items():
+            after = now.get(rid)
+            if after is None:
+                assert reads.unattributed != 0, (place, rid)
+                continue
+            same = after["verdict"] == before["verdict"]
+            passed_by = before["verdict"] == "exposed" and before["first_step"] is None
+            allowed = {"unknown", "clean"} if passed_by else {"unknown"}
+            assert same or after["verdict"] in allowed, (surgery.row(place), before, after)
+            assert set(after["donors"]) <= set(before["donors"]), (surgery.row(place), before, after)
+            moved += not same
+    return moved
