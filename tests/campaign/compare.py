@@ -73,7 +73,7 @@ class Comparison:
         """Every check."""
         self._record()
         for rid in sorted(self.truth):
-            self.judged.counts["responses, fine record"] += self.drawn.decidable
+            self.judged.counts["fine record, responses"] += self.drawn.decidable
             verdict = self.responses.get(rid)
             if verdict is None:
                 self._absent(rid)
@@ -114,15 +114,17 @@ class Comparison:
         if not {"rows", "kill"} & set(self.drawn.losses) and any(word in verdict["reason"] for word in LOSS_WORDS):
             self.judged.fail("doubt without loss", rid, f"{verdict['reason']}: {_rows(self.findings[rid])}")
         if self.drawn.decidable:
-            self.judged.counts["unknown, fine record"] += 1
+            self.judged.counts["fine record, unknown"] += 1
 
     def _recall(self, rid: str, verdict: Row) -> None:
         truth = self.truth[rid]
         if not truth.contaminated:
             return
-        self.judged.counts["contaminated in truth"] += 1
+        self.judged.counts["contaminated, truth"] += 1
+        if len(self.drawn.faults) == 1:
+            self.judged.counts[f"harmed by {self.drawn.faults[0]} alone"] += 1
         if verdict["verdict"] == "contaminated":
-            self.judged.counts["contaminated found"] += 1
+            self.judged.counts["contaminated, found"] += 1
             self._everything_listed(rid, verdict)
         elif verdict["verdict"] == "unknown" and not self.drawn.decidable:
             self.judged.counts["contaminated, unknown by a poor record"] += 1
@@ -141,11 +143,11 @@ class Comparison:
         named = set(verdict["donors"])
         unnamed = {donor: places for donor, places in truth.donors.items() if donor not in named}
         if certain & undecided:
-            self.judged.counts["lower bounds: pages unknown"] += 1
+            self.judged.counts["lower bound"] += 1
         elif unnamed:
-            self.judged.counts["lower bounds: further donors"] += 1
+            self.judged.counts["lower bound"] += 1
             if self.drawn.decidable:
-                self.judged.counts["lower bounds: further donors, fine record"] += 1
+                self.judged.counts["fine record, lower bound"] += 1
 
     def _precision(self, rid: str, verdict: Row) -> None:
         truth = self.truth[rid]
@@ -154,7 +156,7 @@ class Comparison:
             self.judged.fail("corrupt wrongly", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
         if verdict["verdict"] != "contaminated":
             return
-        self.judged.counts["contaminated in verdict"] += 1
+        self.judged.counts["contaminated, verdict"] += 1
         if not (truth.contaminated or truth.perhaps):
             self.judged.fail("accused", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
             return

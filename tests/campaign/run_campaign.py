@@ -17,31 +17,39 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from compare import Comparison, Failure, Judged
+from mechanisms import OF_FAULT
 from scenario_draw import draw
 
 from engine.simulation.simulate import simulate
 
 REPRODUCE = ".venv/bin/python tests/campaign/run_campaign.py --seeds {seed}"
+ENOUGH = 1_000
+"""Seeds from which on the bounds hold."""
+BOUNDS = {
+    ("lower bound", "contaminated, found"): 0.06,
+    ("fine record, unknown", "fine record, responses"): 0.03,
+}
+"""(count, of which) -> the largest share."""
 
 
 def judge(seed: int, place: Path) -> Judged:
     """Play one seed into `place`/seed-N and judge it; the ledger of a seed that fails is kept there."""
-    drawn, ledger = draw(seed), place / f"seed-{seed}"
-    shutil.rmtree(ledger, ignore_errors=True)
-    ledger.mkdir(parents=True)
+    drawn, kept = draw(seed), place / f"seed-{seed}"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
     try:
-        outcome = simulate(drawn.scenario, ledger / "ledger")
-        judged = Comparison(drawn, ledger / "ledger").run()
+        outcome = simulate(drawn.scenario, kept / "ledger")
+        judged = Comparison(drawn, kept / "ledger").run()
         judged.counts["requests"] += sum(outcome.answers.values())
     except Exception as error:  # every kind of failure is one of this seed
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(frame.filename).name}:{frame.lineno}"
         judged = Judged(drawn, [Failure(f"raised {type(error).__name__} at {where}", "", str(error)[:2000])])
     if judged.failures:
-        (ledger / "scenario.yaml").write_text(drawn.text)
-        (ledger / "failures.txt").write_text("".join(f"{f.check}: {f.rid}: {f.words}\n" for f in judged.failures))
+        (kept / "scenario.yaml").write_text(drawn.text)
+        (kept / "failures.txt").write_text("".join(f"{f.check}: {f.rid}: {f.words}\n" for f in judged.failures))
     else:
-        shutil.rmtree(ledger)
+        shutil.rmtree(kept)
     return judged
 
 
@@ -51,8 +59,29 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
+def beyond_bounds(total: Counter[str]) -> list[str]:
+    """What the counts of many seeds say against the whole: too much in doubt, or a fault that did nothing."""
+    told = []
+    for (part, whole), bound in BOUNDS.items():
+        if total[part] > bound * total[whole]:
+            told.append(f"{part}: {total[part]} of {total[whole]} {whole}, more than {bound:.0%}")
+    told += [
+        f"{fault}: did no harm"
+        for fault, allowed in OF_FAULT.items()
+        if allowed and not total[f"harmed by {fault} alone"]
+    ]
+    return told
+
+
+def tell(judged: Judged, full: bool) -> None:
+    """Say what failed in one seed, and how to see it again."""
+    print(f"seed {judged.drawn.seed} fails ({judged.drawn}): {REPRODUCE.format(seed=judged.drawn.seed)}")
+    for failure in judged.failures:
+        print(f"  {failure.check}: {failure.rid}: {failure.words if full else failure.words[:300]}", flush=True)
+
+
 def main() -> int:
-    """Exit code 1 where a seed failed."""
+    """Exit code 1 where a seed failed, or where all together are beyond a bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=seeds_of, default=range(2000))
     parser.add_argument("--jobs", type=int, default=2)
@@ -61,26 +90,21 @@ def main() -> int:
     )
     parser.add_argument("--full", action="store_true", help="print every failure in full")
     given = parser.parse_args()
-    begun, total, failed, checks = time.monotonic(), Counter[str](), 0, Counter[str]()
+    begun, total, checks, failed = time.monotonic(), Counter[str](), Counter[str](), 0
     with ProcessPoolExecutor(given.jobs) as pool:
         for judged in pool.map(judge, given.seeds, [given.keep] * len(given.seeds), chunksize=4):
             total += judged.counts
-            if not judged.failures:
-                continue
-            failed += 1
-            print(
-                f"seed {judged.drawn.seed} fails ({judged.drawn}): {REPRODUCE.format(seed=judged.drawn.seed)}",
-                flush=True,
-            )
-            for failure in judged.failures:
-                checks[failure.check] += 1
-                print(
-                    f"  {failure.check}: {failure.rid}: {failure.words if given.full else failure.words[:300]}",
-                    flush=True,
-                )
-    minutes = (time.monotonic() - begun) / 60
-    print(f"{len(given.seeds)} seeds in {minutes:.1f} min, {failed} failed; {dict(checks)}; {dict(total)}")
-    return 1 if failed else 0
+            if judged.failures:
+                failed += 1
+                checks.update(failure.check for failure in judged.failures)
+                tell(judged, given.full)
+    beyond = beyond_bounds(total) if len(given.seeds) >= ENOUGH else []
+    print(
+        f"{len(given.seeds)} seeds in {(time.monotonic() - begun) / 60:.1f} min, {failed} failed: {dict(checks.most_common())}"
+    )
+    print("\n".join(f"{count:>9,} {name}" for name, count in sorted(total.items())))
+    print("\n".join(beyond))
+    return 1 if failed or beyond else 0
 
 
 if __name__ == "__main__":

@@ -73,6 +73,8 @@ def draw(seed: int, faults: tuple[str, ...] | None = None, mode: str = "off", de
     clocks, clock = ("true", {}) if fixed else _clock(source)
     step_run = 0 if fixed else source.choice([0, 0, 0, 1_000_000])
     fleet = _fleet(source)
+    if not fixed and random.Random(f"crowd/{seed}").random() < 0.2:
+        fleet[1]["max_batch"] = 3  # more run than a pass takes
     losses = [] if fixed else _losses(source, fleet)
     plan = {
         "name": f"seed-{seed}", "seed": seed, "duration": f"{SECONDS + REST * fixed}s", "clock": clock,

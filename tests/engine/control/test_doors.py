@@ -266,3 +266,14 @@ def test_process_configuration_survives_its_file_and_is_private(tmp_path, gatewa
     gateway.config.save(path)
     assert ProcessConfig.load(path) == gateway.config
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_tenant_is_of_the_organisation_in_its_name_or_of_its_own():
+    tenants = Tenants({}, "ledger key")
+    one, other, alone = (tenants.identity(name) for name in ("house/one", "house/other", "one"))
+    assert one.organisation == other.organisation
+    assert len({one.tenant, other.tenant, alone.tenant}) == 3
+    assert alone.organisation != one.organisation
+    assert tenants.identity("alone/x").organisation == tenants.identity("alone").organisation
+    assert one.user is None
+    assert len({tenants.identity(name, "u").user for name in ("house/one", "house/other")}) == 2

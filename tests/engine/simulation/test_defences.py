@@ -79,7 +79,8 @@ def scenario(case, mode):
                 "name": "defences", "seed": SEED, "duration": "8s", "recording": {"step_run": "0us"},
                 "fleet": [prefill, {"group": "decode", "role": "decode", "pages": {"kv": 110}, **group}],
                 "defences": {"modes": {**dict.fromkeys(DETECTORS, "off"), case.defence: mode}},
-                "costs": {"transfer": {"latency": "200us", "bandwidth": bandwidth}, "decode": {"base": "5ms"}, "message": {"jitter": "2ms"}},
+                "costs": {"transfer": {"latency": "200us", "bandwidth": bandwidth},
+                          "decode": {"base": "5ms"}, "message": {"jitter": "2ms"}},
                 "traffic": [traffic],
                 "faults": [{"name": case.fault, "probability": 1.0 if case.slow else 0.7, "parameters": case.parameters or {}}],
             }
