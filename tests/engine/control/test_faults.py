@@ -97,10 +97,14 @@ def test_late_write_gates_only_as_many_handoffs_as_were_armed(bench):
     assert engine.prefill.faults.late_write.gated == {}
 
 
-def test_armed_but_off_gates_nothing(bench):
+def test_an_armed_handoff_is_gated_with_the_fault_off_too_and_ends_well_once_let_go(bench):
     engine = bench()
     engine.prefill.faults.late_write.armed = 1
     engine.ask("r1")
+    engine.until(lambda: engine.transport.queue)
+    engine.run()
+    assert not engine.ends("r1") and list(engine.prefill.faults.late_write.gated.values()) == ["r1"]
+    engine.prefill.release_writes()
     engine.run()
     assert engine.code("r1") == ""
 
