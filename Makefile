@@ -10,8 +10,8 @@ demo: .venv/engine.installed
 
 # What starts processes of its own has both cores to itself; the rest runs on two workers.
 test: system lint
-	$(BIN)/pytest -n 2 --dist loadfile -m "not engine and not browser"
-	$(BIN)/pytest -m "engine or browser"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not engine and not browser" $(LATER)
+	$(BIN)/pytest -m "engine or browser" $(LATER)
 
 lint: .venv/test.installed
 	$(BIN)/ruff check .
