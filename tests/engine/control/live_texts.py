@@ -4,7 +4,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-HOLD_MS = 1_500  # for which pages of an aborted handoff wait, in engines that tests wait for
+HOLD_MS = 5_000  # for which pages of an aborted handoff wait, in engines that tests wait for
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
