@@ -264,7 +264,7 @@ class DecodeEngine(Role):
         since, start = self.recorder.seq, self.parts.clock.now_us()
         run = self.parts.executor.decode(
             works, check_tags=check, step=self.runs.next_step(), passes=min(map(self._passes, batch)),
-            until_us=self.next_beat_us(),
+            until_us=min(self.next_beat_us(), self.runs.until_us(start)),
         )  # fmt: skip
         end = self.parts.clock.now_us()
         if any(result.mismatches for result in run.results):

@@ -38,6 +38,12 @@ class StepRuns:
         """The number of the pass that is about to begin."""
         return self.steps + 1
 
+    def until_us(self, start_us: int) -> int:
+        """When the row of passes that begin at `start_us` is full."""
+        run = self._run
+        begun = run.t if run is not None and start_us - run.t < self._max_run_us else start_us
+        return begun + self._max_run_us
+
     def note(
         self,
         op: str,

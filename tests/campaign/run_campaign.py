@@ -27,7 +27,7 @@ ENOUGH = 1_000
 """Seeds from which on the bounds hold."""
 BOUNDS = {
     ("lower bound", "contaminated, found"): 0.06,
-    ("fine record, unknown", "fine record, responses"): 0.03,
+    ("fine record, unknown", "fine record, responses"): 0.05,
 }
 """(count, of which) -> the largest share."""
 

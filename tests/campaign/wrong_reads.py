@@ -12,8 +12,8 @@ from pathlib import Path
 
 @dataclass
 class WrongReads:
-    """One response: `corrupt` = some pass read what nobody had written, or its own content in a wrong place, and that
-    not (only) in a torn page; the first pass that found another's bytes, by worker and step, at `first_us` (true time)."""
+    """One response: `corrupt` = some pass found what nobody had written, or its own content in a wrong place, be it in a
+    torn page; the first pass that certainly found another's bytes, by worker and step, at `first_us` (true time)."""
 
     corrupt: bool = False
     first_us: int | None = None
@@ -36,7 +36,7 @@ def wrong_reads(directory: Path) -> dict[str, WrongReads]:
     for t, worker, row in sorted(reads, key=lambda read: read[:2]):
         one, torn = found.setdefault(rids[row["stamp"]], WrongReads()), set(row["torn"])
         certain = {page: stamps for page, stamps in row["foreign"].items() if int(page) not in torn}
-        one.corrupt |= bool(set(row["misplaced"]) - torn) or any(0 in stamps for stamps in certain.values())
+        one.corrupt |= bool(row["misplaced"]) or any(0 in stamps for stamps in row["foreign"].values())
         if one.first_us is None and any(stamp for stamps in certain.values() for stamp in stamps):
             one.first_us, one.first_worker, one.first_step = t, worker, row["step"]
     return found

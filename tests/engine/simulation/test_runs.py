@@ -17,8 +17,8 @@ PASS_US = 10_000
 OUTPUT = 400
 
 
-def played(tmp_path: Path, script: list[dict], **more) -> list[dict]:
-    """The `requests` rows of a script on one worker of each role, whose decode passes take 10 ms each."""
+def played(tmp_path: Path, script: list[dict], table: str = "requests", **more) -> list[dict]:
+    """The rows of a script on one worker of each role, whose decode passes take 10 ms each."""
     scenario = {
         "name": "runs", "seed": 1, "duration": "10s", "script": script,
         "fleet": [
@@ -27,7 +27,7 @@ def played(tmp_path: Path, script: list[dict], **more) -> list[dict]:
         "costs": {"decode": {"base": "10ms", "per_sequence_us": 0, "per_1k_context_us": 0}}, **more,
     }  # fmt: skip
     simulate(parse_scenario(yaml.safe_dump(scenario)), tmp_path / "ledger")
-    return read_ledger(tmp_path / "ledger").tables["requests"].to_pylist()
+    return read_ledger(tmp_path / "ledger").tables[table].to_pylist()
 
 
 def request(rid: str, at: str = "1s") -> dict:
@@ -53,6 +53,16 @@ def test_a_call_that_was_heard_cuts_no_later_run(tmp_path, monkeypatch):
     assert only(rows, "decode-0", "finish")["output_tokens"] == OUTPUT
     assert sum(runs) == OUTPUT - 1
     assert len(runs) < OUTPUT / 8  # cut at page ends, beats and gauges alone
+
+
+@pytest.mark.parametrize(("step_run", "longest_us"), [("0us", 0), ("200ms", 200_000), ("1s", 1_000_000)])
+def test_no_row_of_steps_covers_more_than_it_may(tmp_path, step_run, longest_us):
+    rows = played(tmp_path, [request("one")], "steps", recording={"step_run": step_run})
+    decoded = [row for row in rows if row["op"] == "decode"]
+    assert sum(row["n"] for row in decoded) == OUTPUT - 1
+    spans = [(row["t_end"] - row["t"]).total_seconds() * 1e6 for row in decoded]
+    assert max(spans) <= longest_us
+    assert longest_us == 0 or max(row["n"] for row in decoded) > 8
 
 
 @pytest.mark.parametrize("after_us", [1_234_567, 2_000_001])
