@@ -322,6 +322,7 @@ class DecodeEngine(Role):
     def let_go(self, request: Request, cause: str) -> None:
         """A request reads its pages no more, and they go back."""
         del self._running[request.req]
+        self.parts.executor.forget(request.stamp)
         self.grows_no_more(request)
         for tag, pages in table_runs(request):
             self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)

@@ -107,5 +107,8 @@ class Executor(Protocol):
     def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> int:
         """Copy pages (int32 [n]) from one pool of this worker to another, under headers made for `dst_tag`; bytes."""
 
+    def forget(self, stamp: int) -> None:
+        """No pass will read the table of this request any more."""
+
     def scrub(self, pages: np.ndarray) -> None:
         """Zero pages (int32 [n]): payload, header and stamps."""

@@ -89,6 +89,9 @@ class TorchExecutor:
         target.headers["tag"][dst_pages] = dst_tag
         return len(dst_pages) * source.geometry.page_bytes
 
+    def forget(self, stamp: int) -> None:
+        """See `Executor`. Nothing is kept between passes."""
+
     def scrub(self, pages: np.ndarray) -> None:
         """See `Executor`."""
         self._pool.payload[pages], self._pool.stamps[pages] = 0, 0

@@ -135,9 +135,14 @@ class SimExecutor:
         passes = min(growing.passes, growing.begun(now) - 1)
         return passes, growing.ends(passes)
 
-    def forget(self) -> None:
-        """No request is bound any more: the worker is gone."""
-        self._bind(())
+    def forget(self, stamp: int) -> None:
+        """See `Executor`."""
+        reader = self._readers.pop(stamp, None)
+        if reader is not None:
+            self._store.readers[reader.pages] -= 1
+            self._bound = ()
+        if self._planes:
+            self._planes.forget(stamp)
 
     def _bind(self, works: Sequence[DecodeWork]) -> None:
         """Keep track of who reads which pages."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from engine.clock import Clock
@@ -19,6 +20,7 @@ from engine.role import Event, Role, TokenLeft
 from engine.simulation.world import Task, World
 
 ROOM_BITS = 62
+_LIVE = attrgetter("live")
 
 
 @dataclass
@@ -197,7 +199,7 @@ class SimGateway:
 def _choose(doors: list[Door], name: str | None) -> Door:
     if name is not None:
         return next(door for door in doors if door.name == name)
-    return min(doors, key=lambda door: door.live)
+    return min(doors, key=_LIVE)
 
 
 def _submission(door: Door, given: GenerateRequest) -> Callable[[], None]:

@@ -103,6 +103,13 @@ class Planes:
                 if new is not None and not old.stale and np.array_equal(old.pages, new.pages):
                     new.stale = False
 
+    def forget(self, stamp: int) -> None:
+        """A request's tables are read no more."""
+        for plane in self._planes:
+            reader = plane.readers.pop(stamp, None)
+            if reader is not None:
+                plane.store.readers[reader.pages] -= 1
+
     def read(self, work: DecodeWork, check: bool, step: int) -> tuple[TagMismatch, ...]:
         """Look at what one request's pass finds, where it can have changed since its last one."""
         wrong = []

@@ -30,7 +30,7 @@ class World:
     def at(self, when_us: int, action: Action) -> None:
         """Plan an action; what is planned for the past happens now, after what is already planned for now."""
         self._planned += 1
-        heapq.heappush(self._queue, (max(when_us, self.now), self._planned, action))
+        heapq.heappush(self._queue, (when_us if when_us > self.now else self.now, self._planned, action))
 
     def run(self, until_us: int) -> None:
         """Let time pass up to and with `until_us`. Raises what a task or an action raised."""

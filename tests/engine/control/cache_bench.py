@@ -38,6 +38,9 @@ class Memory:
         self.content = {name: np.zeros(pages, np.int64) for name, pages in pools.items()}
         self.copies, self.fail_at = [], None
 
+    def forget(self, stamp):
+        pass
+
     def copy(self, src_pool, src_pages, dst_pool, dst_pages, dst_tag):
         if len(self.copies) == self.fail_at:
             raise OSError("host memory is gone")

@@ -67,6 +67,9 @@ class FakeExecutor:
         start = self.clock.now_us()
         return DecodeRun(self._run("decode", works, [w.token for w in works], check_tags, step), 1, start)
 
+    def forget(self, stamp):
+        pass
+
     def copy(self, src_pool, src_pages, dst_pool, dst_pages, dst_tag):
         self.copies.append((src_pool, src_pages.tolist(), dst_pool, dst_pages.tolist(), dst_tag))
         return 64 * len(src_pages)

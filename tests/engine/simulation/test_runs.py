@@ -17,16 +17,20 @@ PASS_US = 10_000
 OUTPUT = 400
 
 
-def played(tmp_path: Path, script: list[dict], table: str = "requests", **more) -> list[dict]:
-    """The rows of a script on one worker of each role, whose decode passes take 10 ms each."""
-    scenario = {
+def scenario_of(script: list[dict], **more) -> dict:
+    """A script on one worker of each role, whose decode passes take 10 ms each."""
+    return {
         "name": "runs", "seed": 1, "duration": "10s", "script": script,
         "fleet": [
             {"group": role, "role": role, "pages": {"kv": 64}, "context_tokens": 4096} for role in ("prefill", "decode")
         ],
         "costs": {"decode": {"base": "10ms", "per_sequence_us": 0, "per_1k_context_us": 0}}, **more,
     }  # fmt: skip
-    simulate(parse_scenario(yaml.safe_dump(scenario)), tmp_path / "ledger")
+
+
+def played(tmp_path: Path, script: list[dict], table: str = "requests", **more) -> list[dict]:
+    """The rows that a script leaves."""
+    simulate(parse_scenario(yaml.safe_dump(scenario_of(script, **more))), tmp_path / "ledger")
     return read_ledger(tmp_path / "ledger").tables[table].to_pylist()
 
 
@@ -83,3 +87,10 @@ def test_who_loses_its_worker_has_had_every_token_that_had_left(tmp_path):
     begun, ended = only(rows, "decode-0", "first_token")["t"], only(rows, "gateway", "abort")
     assert ended["status"] == "502"
     assert ended["output_tokens"] == 1 + (ended["t"] - begun).total_seconds() * 1e6 // PASS_US
+
+
+def test_pages_of_a_request_that_has_ended_have_no_reader(tmp_path):
+    scenario = parse_scenario(yaml.safe_dump(scenario_of([request("one")])))
+    readers = []
+    simulate(scenario, tmp_path / "ledger", at_end=lambda fleet: readers.append(fleet.workers["decode-0"]))
+    assert not readers[0].executor._store.readers.any()
