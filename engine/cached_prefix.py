@@ -14,6 +14,7 @@ from engine.block_pool import BlockPool, tag_runs
 from engine.cache_rows import Match
 from engine.defences import SCOPED_KEYS, Checks
 from engine.faults import Faults
+from engine.host_tier import Copy, HostTier
 from engine.ledger.recorder import Recorder
 from engine.page_keys import ALL_FIELDS, Identity, PageKeys, Prompt, Scope, TokenPrompt, matchable_keys
 from engine.prefix_cache import CacheLock, RadixCache
@@ -24,7 +25,7 @@ OWNER = ("tenant", "organisation", "user")
 
 @dataclass
 class Taken:
-    """A request's table at prefill: `cached` pages that others computed, and pages reserved for it."""
+    """A request's table at prefill: `cached` pages of the tree, and pages reserved for it, which `file` may give away."""
 
     identity: Identity
     keys: np.ndarray
@@ -42,16 +43,30 @@ def identity_of(request: Request) -> Identity:
     )
 
 
+@dataclass(frozen=True)
+class Host:
+    """A host pool for what is evicted, and how pages are copied there and back."""
+
+    pool: BlockPool
+    copy: Copy
+
+
 class CachedPrefix:
-    """The cache of one pool as prefill uses it. `secret` keys what stands in the ledger."""
+    """The cache of one pool as prefill uses it, over a tier of its host where there is one. `secret` keys what stands in
+    the ledger."""
 
     def __init__(
-        self, pool: BlockPool, recorder: Recorder, scope: Scope, secret: bytes, faults: Faults, checks: Checks
-    ) -> None:
+        self, pool: BlockPool, recorder: Recorder, scope: Scope, secret: bytes, faults: Faults, checks: Checks,
+        host: Host | None = None,
+    ) -> None:  # fmt: skip
         self._pool, self._faults, self._checks = pool, faults, checks
         self._configured = self._scope = scope  # `_scope` as it is for the request at hand
         self._secret = secret
         self.tree = RadixCache(pool, recorder, salt_fp=self._salt_fp)
+        self.tier = HostTier(host.pool, pool, recorder, host.copy, salt_fp=self._salt_fp) if host is not None else None
+        if self.tier is not None:
+            self.tree.on_evict = self._offload
+        self._asked: dict[int, tuple[np.ndarray, Scope]] = {}  # of requests that wait for pages: their keys
         self._taken: dict[int, Taken] = {}
         self.asked_tokens = self.hit_tokens = 0  # of all prompts so far, and those of them found
 
@@ -60,11 +75,13 @@ class CachedPrefix:
         cached, or None where there are too few pages. Nothing is looked up unless its `whole` prompt is computed."""
         identity = identity_of(request)
         keys = self._keys(request, identity) if whole else np.zeros(0, np.int64)
-        match = self.tree.match_prefix(matchable_keys(keys, tokens, self._pool.page_tokens))
+        wished = matchable_keys(keys, tokens, self._pool.page_tokens)
+        match = self.tree.match_prefix(wished)
         wanted = self._pool.pages_for(tokens) - len(match)
         spare = self._pool.free_pages + self.tree.evictable_pages
         if wanted > spare - self._idle_among(match):
             return None
+        self._asked.pop(request.req, None)
         taken = Taken(identity, keys, len(match), self._scope)
         if len(match):
             taken.locks.append(self.tree.lock(match, request.req, identity))
@@ -74,9 +91,14 @@ class CachedPrefix:
         request.pages = np.concatenate([match.pages, pages])
         request.tags = np.concatenate([match.tags, np.full(wanted, tag, np.int64)])
         self._taken[request.req] = taken
-        cached = self.tree.cached_tokens(match)
+        loaded = self._load(wished[len(match) :], pages, tag, identity, len(match))
+        cached = (len(match) + loaded) * self._pool.page_tokens
         self.asked_tokens, self.hit_tokens = self.asked_tokens + tokens, self.hit_tokens + cached
         return cached
+
+    def forget(self, request: Request) -> None:
+        """A request that has no table yet ends."""
+        self._asked.pop(request.req, None)
 
     def file(self, request: Request) -> None:
         """The whole prompt is computed: its full pages become the cache's, and stay locked until `leave`."""
@@ -101,15 +123,30 @@ class CachedPrefix:
         own = ~np.isin(pages, taken.filed)
         return [(tag, pages[own][start:stop]) for tag, start, stop in tag_runs(tags[own])]
 
-    def cached_pages(self, request: Request) -> int:
-        """How many pages at the head of a request's table others computed."""
-        return self._taken[request.req].cached
+    def _load(self, keys: np.ndarray, pages: np.ndarray, tag: int, identity: Identity, pos: int) -> int:
+        """What the tree does not have and the host tier does, into the first of a request's own pages; how many."""
+        if self.tier is None:
+            return 0
+        count = self.tier.match(keys)
+        return self.tier.load(keys[:count], pages[:count], tag, identity, pos=pos) if count else 0
+
+    def _offload(self, gone: Match, identity: Identity | None) -> None:
+        """What the tree gives up is kept by the host tier."""
+        if self.tier is not None:
+            self.tier.offload(gone.keys, gone.pages, gone.tags, identity)
 
     def _idle_among(self, match: Match) -> int:
         """Matched pages that are evictable now and will not be once they are locked."""
         return int(np.count_nonzero(self._pool.references(match.pages) == 0))
 
     def _keys(self, request: Request, identity: Identity) -> np.ndarray:
+        """The keys of a prompt's full pages, made once however long the request waits; `_scope` is then its own."""
+        if request.req not in self._asked:
+            self._asked[request.req] = (self._made_keys(request, identity), self._scope)
+        keys, self._scope = self._asked[request.req]
+        return keys
+
+    def _made_keys(self, request: Request, identity: Identity) -> np.ndarray:
         fields, faults, self._scope = ALL_FIELDS, self._faults, self._configured
         if faults.incomplete_key.strikes() and not self._checks.failed(
             SCOPED_KEYS, request.req, expected=len(ALL_FIELDS.names), found=len(ALL_FIELDS.names) - 1

@@ -28,7 +28,7 @@ class EngineConfig:
     prefill_workers: int = 1
     decode_workers: int = 1
     prefix_cache: str = "off"  # of PREFIX_CACHES: among whom cached prompt pages may pass
-    host_pages: int = 0  # of each decode worker's host pool, with its null block; 0: there is none
+    host_pages: int = 0  # of each worker's host pool, with its null block; 0: there is none
     reserved_tokens: int | None = None  # of an answer, for which pages are kept at its start; None: for all of it
     transfer_pages: int = 8  # in one write batch
     hold_timeout_ms: int = 30_000  # for which pages of an aborted handoff wait for their writer

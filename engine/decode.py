@@ -89,6 +89,10 @@ class DecodeEngine(Role):
             elif request.status is RequestStatus.HELD:
                 self.releases.tell_abort(request, xfer, receiver)
 
+    def on_host(self) -> dict[int, np.ndarray]:
+        """See `Role`."""
+        return self.retraction.tables() if self.retraction is not None else {}
+
     def release_writes(self) -> None:
         """See `Role`. Decode writes to nobody."""
 

@@ -68,6 +68,10 @@ class RoleCollector(Collector):
                 ("kvwitness_prefix_asked_tokens", "Prompt tokens of all requests", parts.prefix.asked_tokens),
             ):
                 yield CounterMetricFamily(name, words, value=count)
+            tier = parts.prefix.tier
+            if tier is not None:
+                words = "Pages that the prefix cache has in the host pool"
+                yield GaugeMetricFamily("kvwitness_host_cached_pages", words, value=tier.stored_pages)
         yield _failures(parts.checks)
 
     def _in_state(self, status: RequestStatus) -> int:

@@ -92,6 +92,12 @@ class PrefillEngine(Role):
             if grant.decode == peer and split_tag(grant.tag).epoch < epoch and not item.sender.aborted:
                 self._abort(item)
 
+    def end(self, request: Request, op: str, error: RequestError | None) -> None:
+        """See `Role`."""
+        if self.prefix is not None:
+            self.prefix.forget(request)
+        super().end(request, op, error)
+
     def release_writes(self) -> None:
         """See `Role`."""
         self.transport.ungate()

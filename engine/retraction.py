@@ -84,6 +84,10 @@ class Retraction:
             resumed = True
         return resumed
 
+    def tables(self) -> dict[int, np.ndarray]:
+        """By request, the host pages (int32 [n]) that hold it."""
+        return {req: place.pages for req, place in self._places.items()}
+
     def give_up(self, request: Request) -> None:
         """A retracted request ends where it is."""
         self.waiting.remove(request)

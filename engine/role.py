@@ -16,6 +16,8 @@ from http import HTTPStatus
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from engine.block_pool import QUARANTINE, BlockPool, PoolAudit
 from engine.cached_prefix import CachedPrefix
 from engine.clock import Clock
@@ -173,17 +175,23 @@ class Role(ABC):
         """Do something in the first turn after that time."""
         heapq.heappush(self._timers, (self.parts.clock.now_us() + micros, next(self._planned), action))
 
-    def audit(self) -> PoolAudit:
-        """Account for every page of the pool, and record the outcome."""
+    def audit(self) -> dict[str, PoolAudit]:
+        """Account for every page of every pool, and record the outcome; by pool."""
         tables = {req: request.pages[request.freed :] for req, request in self.requests.items()}
         found = {self.pool.name: self.pool.audit(tables, record=True), **self.others.audit(self.requests)}
+        if self.parts.host is not None:
+            found[self.parts.host.name] = self.parts.host.audit(self.on_host(), record=True)
         for name, one in found.items():
             if one.wrong:
                 self.checks.failed(
                     OWNER_AUDIT, None, expected=0, found=len(one.wrong), pool=name, page=one.wrong[0], n=len(one.wrong),
                     action="log",
                 )  # fmt: skip
-        return found[self.pool.name]
+        return found
+
+    def on_host(self) -> dict[int, np.ndarray]:
+        """By request, the pages (int32 [n]) that it has in the host pool."""
+        return {}
 
     def _due(self) -> bool:
         return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()

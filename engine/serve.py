@@ -152,7 +152,8 @@ def _children(config: EngineConfig, gateway_port: int, workers: list[WorkerAddre
     ledger_key = _ledger_key(run_dir)
     checkpoint, model = default_checkpoint(run_dir), ModelConfig()
     geometry = PageGeometry(model.layers, config.page_tokens, model.kv_heads, model.head_dim)
-    pages = config.prefill_workers * config.prefill_pages
+    tier_pages = 0 if config.prefix_cache == "off" else config.host_pages
+    pages = config.prefill_workers * (config.prefill_pages + tier_pages)
     pages += config.decode_workers * (config.decode_pages + config.host_pages)
     memory = shared_directory(pages * geometry.stored_bytes)
     parts = [(GATEWAY, "gateway", gateway_port, 0)] + [

@@ -50,7 +50,8 @@ def _option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Cal
 @_option("--decode-pages", default=513, type=click.IntRange(2), help="Pages of each decode pool, with the null block.")
 @_option(
     "--host-pages", default=0, type=click.IntRange(0),
-    help="Pages of each decode worker's host pool, with the null block; retracted requests go there. 0 = none.",
+    help="Pages of each worker's host pool, with the null block: decode retracts requests there, and prefill keeps there "
+    "what its prefix cache evicts. 0 = none.",
 )  # fmt: skip
 @_option(
     "--reserved-tokens", type=click.IntRange(1),

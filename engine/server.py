@@ -116,15 +116,14 @@ def _audit_route(app: FastAPI, role: Role, thread: EngineThread, check_hop: HopC
 def _audited(role: Role) -> dict[str, Any]:
     """Every pool of a worker accounted for, page by page. In the engine thread."""
     role.runs.close()
-    found = {role.pool.name: role.audit()}
-    host, prefix = role.parts.host, role.parts.prefix
-    if host is not None:
-        found[host.name] = host.audit(record=True)
     pools = {
         name: {"counts": one.counts, "wrong": one.wrong, "findings": [asdict(fact) for fact in one.findings]}
-        for name, one in found.items()
+        for name, one in role.audit().items()
     }
-    return {"worker": role.parts.worker, "pools": pools, "cache": prefix.tree.audit() if prefix is not None else ()}
+    prefix = role.parts.prefix
+    tiers = [prefix.tree, prefix.tier] if prefix is not None else []
+    wrong = [words for tier in tiers if tier is not None for words in tier.audit()]
+    return {"worker": role.parts.worker, "pools": pools, "cache": wrong}
 
 
 def _server_info(role: Role, config: ProcessConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 from engine.block_pool import BlockPool
-from engine.cached_prefix import CachedPrefix
+from engine.cached_prefix import CachedPrefix, Host
 from engine.checkpoint import load_checkpoint
 from engine.clock import RealClock
 from engine.config import ProcessConfig
@@ -67,7 +67,7 @@ def build_role(
         worker=config.name, recorder=recorder, clock=clock, executor=executor, pool=pool, limits=limits,
         memory={**memory.describe(), "epoch": recorder.epoch}, wire=wire,
         checks=checks, faults=faults, truth=truth, emit=thread.emit, host=host,
-        prefix=_prefix(config, recorder, pool, faults, checks),
+        prefix=_prefix(config, recorder, pool, faults, checks, Host(host, executor.copy) if host is not None else None),
         pace=Pace(
             max_run_us=engine.step_run_ms * 1000, transfer_pages=engine.transfer_pages,
             reserved_tokens=engine.reserved_tokens,
@@ -80,22 +80,23 @@ def build_role(
 
 
 def _prefix(
-    config: ProcessConfig, recorder: Recorder, pool: BlockPool, faults: Faults, checks: Checks
+    config: ProcessConfig, recorder: Recorder, pool: BlockPool, faults: Faults, checks: Checks, host: Host | None
 ) -> CachedPrefix | None:
     """The prefix cache of a prefill worker, where one is asked for."""
     if config.role != "prefill" or config.engine.prefix_cache == "off":
         return None
     # A key of its own: who learns the one of pseudonyms and digests cannot make cache keys with it, nor the reverse.
     secret = hmac.new(config.ledger_key.encode(), b"prefix cache keys", hashlib.sha256).digest()
-    return CachedPrefix(pool, recorder, SCOPES[config.engine.prefix_cache], secret, faults, checks)
+    return CachedPrefix(pool, recorder, SCOPES[config.engine.prefix_cache], secret, faults, checks, host)
 
 
 def _host(
     config: ProcessConfig, recorder: Recorder, beside: Path, geometry: PageGeometry
 ) -> tuple[BlockPool | None, KVCachePool | None]:
-    """The host pool of a decode worker and its memory, where one is asked for."""
+    """The host pool of a worker and its memory, where one is asked for: decode retracts requests to it, prefill keeps there
+    what its prefix cache evicts."""
     engine = config.engine
-    if config.role != "decode" or not engine.host_pages:
+    if not engine.host_pages or (config.role == "prefill" and engine.prefix_cache == "off"):
         return None, None
     memory = KVCachePool(beside.with_stem(f"{beside.stem}-host"), engine.host_pages, geometry, create=True)
     recorder.record(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.block_pool import QUARANTINE, BlockPool
-from engine.cached_prefix import CachedPrefix
+from engine.cached_prefix import CachedPrefix, Host
 from engine.components import WHOLE, Components, Hooks, token_capacity
 from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
@@ -230,7 +230,8 @@ class Fleet:
         recording, checks = scenario.recording, Checks(modes, recorder)
         prefix = None
         if group.prefix_cache.enabled and group.role == "prefill":
-            prefix = CachedPrefix(pool, recorder, SCOPES[group.prefix_cache.scope], KEY, faults, checks)
+            tier = Host(host, executor.copy) if host is not None else None
+            prefix = CachedPrefix(pool, recorder, SCOPES[group.prefix_cache.scope], KEY, faults, checks, tier)
         return Parts(
             worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
             wire=wire, executor=executor, checks=checks, prefix=prefix, host=host, emit=self._emit(name), names=self._addresses,

@@ -64,7 +64,7 @@ def test_held_pages_are_accounted_for(bench):
     engine.transport.post()
     engine.decode.abort("r1")
     engine.turn()
-    found = engine.decode.audit()
+    found = engine.decode.audit()["kv"]
     assert found.wrong == () and found.counts["held"] == 3
 
 

@@ -7,6 +7,7 @@ import openai
 import pytest
 from live_texts import endless, verdict_of
 
+from engine.ledger.reader import read_ledger
 from engine.truth import read_truth
 
 pytestmark = pytest.mark.engine
@@ -135,6 +136,21 @@ def test_a_global_cache_is_exposure_by_policy(tight):
     said = [complete(tight, tenant, f"global-{tenant}", asked[i][0]) for i, tenant in enumerate(("acme", "brio"))]
     assert said == [(asked[0][1], 0), (asked[1][1], SHARED_TOKENS)]
     verdict_of(tight, "global-brio", verdict="exposed", mechanism="P0")
+
+
+def test_what_was_evicted_comes_back_from_the_host_pool(tight):
+    prompt, expected = prompts("host", 1)[0]
+    assert complete(tight, "acme", "host-before", prompt) == (expected, 0)
+    for i in range(4):  # each fills half of the pool
+        complete(tight, "acme", f"host-between-{i}", prompts(f"host-{i}", 1)[0][0])
+    assert complete(tight, "acme", "host-after", prompt) == (expected, SHARED_TOKENS)
+    verdict_of(tight, "host-after", verdict="clean", proof="proved")
+    assert not read_truth(tight.ledger / "truth")["host-after"].contaminated
+    loads = [row for row in read_ledger(tight.ledger).tables["cache"].to_pylist() if row["op"] == "load"]
+    assert sum(row["n"] for row in loads) * 16 == SHARED_TOKENS
+    assert tight.metrics(tight.prefill)["kvwitness_host_cached_pages",] >= SHARED_TOKENS // 16
+    pools = tight.audit(tight.prefill)["pools"]
+    assert {name: pool["wrong"] for name, pool in pools.items()} == {"kv": [], "host": []}
 
 
 @pytest.mark.parametrize("fault", ["incomplete_key", "shared_scope"])
