@@ -33,7 +33,7 @@ fleet:
 traffic:
   - name: load
     arrivals: {{kind: poisson, rate_per_s: {rate}}}
-    prompt: {{kind: lognormal, median: 1600, sigma: 1.0, min: 16, max: 100k}}
+    prompt: {{kind: lognormal, median: 8k, sigma: 1.0, min: 16, max: 100k}}
     output: {{kind: lognormal, median: 150, sigma: 0.7, min: 1, max: 2k}}
     tenants: {{count: 400, zipf: 1.0}}
     disconnects: {{probability: 0.02, after: {{kind: lognormal, median: 2s, sigma: 1}}}}

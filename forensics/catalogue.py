@@ -6,7 +6,9 @@ block of comment lines between two `-- ---` lines.
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,6 +17,12 @@ import yaml
 
 _FRONT = re.compile(r"\A-- ---\n(?P<front>(?:--.*\n)+?)-- ---\n")
 _STEP = re.compile(r"^-- step: (?P<name>\w+)(?: \[(?P<repeat>each level|until stable)\])?$", re.MULTILINE)
+
+
+KINDS = ("text", "integer", "number", "instant", "duration")
+"""Types of parameters: `instant` as --from takes it, `duration` such as 30s, 5m or 1h30m."""
+STATUSES = ("stable", "experimental")
+ROWS = ("fact", "finding")
 
 
 class QueryError(Exception):
@@ -31,17 +39,50 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """What a query may be asked with. `kind` is one of KINDS; without a default it has to be given."""
+
+    name: str
+    kind: str
+    default: object
+    required: bool
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a result: what it is, in which unit ('' where it has none), and whether a table shows it."""
+
+    meaning: str
+    unit: str = ""
+    shown: bool = True
+
+
+@dataclass(frozen=True)
 class Query:
-    """A query: its words, columns (name: meaning), parameters, and the whole text: front matter, parts, statements."""
+    """A query: its words, columns, parameters, and the whole text: front matter, parts, statements.
+
+    `rows` says what a row of the result is: a 'finding' (there should be none) or a 'fact'. `judges`: it reads the verdicts.
+    """
 
     name: str
     title: str
     question: str
-    parameters: dict[str, str]
-    columns: dict[str, str]
+    parameters: dict[str, Parameter]
+    columns: dict[str, Column]
     since: str
+    version: int
+    status: str
+    rows: str
+    judges: bool
     text: str
     steps: tuple[Step, ...]
+
+    @property
+    def sql_sha256(self) -> str:
+        """Of its statements without comments and with single blanks, so that a comment changes nothing."""
+        bare = " ".join(re.sub(r"--[^\n]*", "", step.sql) for step in self.steps)
+        return hashlib.sha256(" ".join(bare.split()).encode()).hexdigest()
 
 
 def load_queries() -> tuple[Query, ...]:
@@ -81,7 +122,6 @@ def _front(stem: str, text: str) -> dict[str, object]:
 
 
 def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query:
-    name = stem.replace("_", "-")
     parts = front.get("parts", [])
     columns, parameters = front.get("columns"), front.get("parameters")
     if not isinstance(columns, dict) or not isinstance(parameters, dict) or not isinstance(parts, list):
@@ -93,8 +133,41 @@ def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query
     at = head.end() if head else 0
     text = "\n".join([bodies[stem][:at], *(bodies[part] for part in parts), bodies[stem][at:]])
     return Query(
-        name, str(front["title"]), str(front["question"]), parameters, columns, str(front["since"]), text, _steps(text)
-    )
+        name=stem.replace("_", "-"), title=str(front["title"]), question=str(front["question"]),
+        parameters={name: _parameter(stem, name, given) for name, given in parameters.items()},
+        columns={name: _column(stem, name, given) for name, given in columns.items()},
+        since=str(front["since"]), version=_number(stem, front.get("version", 1)),
+        status=_word(stem, "status", front.get("status", "stable"), STATUSES),
+        rows=_word(stem, "rows", front.get("rows", "fact"), ROWS), judges=bool(front.get("judges", False)),
+        text=text, steps=_steps(text) or (Step(stem, "", text[text.rindex("-- ---\n") + 7 :].strip()),),
+    )  # fmt: skip
+
+
+def _parameter(stem: str, name: str, given: object) -> Parameter:
+    if not isinstance(given, Mapping) or not {"type", "is"} <= set(given) <= {"type", "is", "default"}:
+        raise QueryError(f"{stem}.sql: parameter {name} needs `type`, `is` and perhaps `default`")
+    kind = _word(stem, f"type of {name}", given["type"], KINDS)
+    return Parameter(name, kind, given.get("default"), "default" not in given, str(given["is"]))
+
+
+def _column(stem: str, name: str, given: object) -> Column:
+    if isinstance(given, Mapping):
+        if not {"is"} <= set(given) <= {"is", "unit", "shown"}:
+            raise QueryError(f"{stem}.sql: column {name} needs `is`, and perhaps `unit` and `shown`")
+        return Column(str(given["is"]), str(given.get("unit", "")), bool(given.get("shown", True)))
+    return Column(str(given))
+
+
+def _word(stem: str, what: str, given: object, known: tuple[str, ...]) -> str:
+    if given not in known:
+        raise QueryError(f"{stem}.sql: {what} is {given!r}; it has to be one of {', '.join(known)}")
+    return str(given)
+
+
+def _number(stem: str, given: object) -> int:
+    if not isinstance(given, int):
+        raise QueryError(f"{stem}.sql: version is {given!r}; it has to be a whole number")
+    return given
 
 
 def _steps(text: str) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""`forensics`: query, gaps, list, show.
+"""`forensics`: query, gaps, list, show, diff.
 
 Data goes to stdout, words to stderr. Exit codes: 64 usage, 3 broken evidence or disagreeing engines, 1 contaminated
 or corrupt, 2 unknown remains, 0 otherwise.
@@ -6,20 +6,23 @@ or corrupt, 2 unknown remains, 0 otherwise.
 
 from __future__ import annotations
 
+import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from engine.ledger.errors import LedgerError
-from engine.ledger.reader import read_ledger
+from forensics.ask import Asked, ask
 from forensics.catalogue import Query, load_queries
-from forensics.foreign_reads import ENGINES, EnginesDisagree, foreign_reads
+from forensics.foreign_reads import ENGINES, EnginesDisagree
+from forensics.library import Limits, QueryStopped
+from forensics.parameters import BadParameter
 from forensics.render import FORMATS, write
-from forensics.results import EXIT_BROKEN, EXIT_USAGE, Result, foreign_reads_result, gaps_result
-from forensics.window import BadWindow, window, zone
+from forensics.result_diff import NoResult, diff, read_result
+from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_USAGE, Result
+from forensics.window import BadWindow, zone
 
 
 class Usage(click.ClickException):
@@ -48,7 +51,7 @@ _TZ = click.option("--tz", default="UTC", show_default=True, help="Zone of times
 def list_queries() -> None:
     """List the query library."""
     for query in load_queries():
-        click.echo(f"{query.name:<16} {query.question}")
+        click.echo(f"{query.name:<22} {query.question}")
 
 
 @cli.command()
@@ -68,38 +71,54 @@ def _query(name: str) -> Query:
 @cli.command()
 @click.argument("name")
 @_LEDGER
-@click.option("--from", "start", help="Responses that started at or after: RFC 3339, a date, or an age such as -15m.")
-@click.option("--to", "end", help="Responses that started before.")
+@click.option("--from", "start", help="Window, from: RFC 3339, a date, or an age such as -15m.")
+@click.option("--to", "end", help="Window, up to and without.")
+@click.option("-p", "--param", "given", multiple=True, metavar="NAME=VALUE", help="A parameter (see `forensics show`).")
 @_TZ
 @_FORMAT
 @_OUTPUT
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
-@click.option("--all", "all_rows", is_flag=True, help="List clean responses too.")
-@click.option("--fail-on", type=click.Choice(["exposed"]), help="Exit 1 also where responses are only exposed.")
+@click.option("--all", "all_rows", is_flag=True, help="foreign-reads: list clean responses too.")
+@click.option(
+    "--fail-on", type=click.Choice(["exposed"]), help="foreign-reads: exit 1 also where responses are only exposed."
+)
+@click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--memory", default="4GB", show_default=True, help="Most memory of one query, such as 512MB.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Most seconds.")
 @click.option("--explain", is_flag=True, help="Print the SQL instead of running it.")
 def query(
-    name: str, ledger: Path, start: str | None, end: str | None, tz: str, fmt: str, output: Path | None, engine: str,
-    all_rows: bool, fail_on: str | None, explain: bool,
+    name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,
+    output: Path | None, engine: str, all_rows: bool, fail_on: str | None, threads: int, memory: str, timeout: float,
+    explain: bool,
 ) -> None:  # fmt: skip
     """Run a query of the library on a ledger."""
     chosen = _query(name)
     if explain:
         click.echo(chosen.text)
         return
+    asked = Asked(
+        _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout)
+    )
     try:
-        inside = window(start, end, zone(tz), datetime.now(UTC))
-        read = read_ledger(ledger)
-        if chosen.name == "gaps":
-            result = gaps_result(read)
-        else:
-            reads = foreign_reads(read, engine=engine, window=inside)
-            result = foreign_reads_result(read, reads, all_rows=all_rows, fail_on_exposed=fail_on == "exposed")
-            result.envelope["engine"] = engine
-    except (BadWindow, LedgerError) as error:
+        result = ask(chosen, ledger, asked)
+    except (BadWindow, BadParameter, LedgerError) as error:
         raise Usage(str(error)) from error
+    except QueryStopped as error:
+        _fail(str(error), EXIT_BROKEN)
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
+
+
+def _given(pairs: tuple[str, ...], start: str | None, end: str | None) -> dict[str, str]:
+    """Parameters as they were typed."""
+    given = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise Usage(f"-p {pair}: write NAME=VALUE, such as -p rid=r-1")
+        given[name] = value
+    return given | {name: value for name, value in (("from", start), ("to", end)) if value is not None}
 
 
 @cli.command()
@@ -110,11 +129,28 @@ def query(
 def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
     """Say which rows are missing, whose tails are open, and which files do not hold."""
     try:
-        zone(tz)
-        result = gaps_result(read_ledger(ledger))
+        result = ask(_query("gaps"), ledger, Asked(tz=tz))
     except (BadWindow, LedgerError) as error:
         raise Usage(str(error)) from error
     _hand_out(result, fmt, output, tz)
+
+
+@cli.command("diff")
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+def diff_results(first: Path, second: Path) -> None:
+    """Compare two results of one query, written with --format json: 0 equal rows, 1 not."""
+    try:
+        found = diff(read_result(first), read_result(second))
+    except NoResult as error:
+        raise Usage(str(error)) from error
+    for sign, rows in (("-", found.only_first), ("+", found.only_second)):
+        for row in rows:
+            click.echo(f"{sign} {json.dumps(row)}")
+    for name, (one, other) in found.envelope.items():
+        click.echo(f"{name}: {json.dumps(one)} -> {json.dumps(other)}", err=True)
+    click.echo(f"{len(found.only_first)} rows only in {first}, {len(found.only_second)} only in {second}", err=True)
+    raise SystemExit(EXIT_FOUND if found.only_first or found.only_second else EXIT_OK)
 
 
 def _hand_out(result: Result, fmt: str, output: Path | None, tz: str) -> None:

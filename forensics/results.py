@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.ledger.gaps import Gap
 from engine.ledger.reader import Ledger
 from forensics.foreign_reads import ForeignReads
 from forensics.rows import Row, rows_of
@@ -80,18 +79,15 @@ def foreign_reads_result(ledger: Ledger, reads: ForeignReads, *, all_rows: bool,
             row["reason"] = finding.get("reason") or head["reason"]
             rows.append(row)
     counted = {verdict.value: count for verdict, count in reads.counts.items()}
-    envelope = {
-        "query": "foreign-reads", "ledger": str(ledger.path), "manifest_roots": ledger.manifest_roots, "counts": counted,
-        "unattributed": reads.unattributed, "gaps": len(ledger.gaps), "problems": [vars(p) for p in ledger.problems],
-    }  # fmt: skip
+    envelope = {"counts": counted, "unattributed": reads.unattributed}
     words = [f"{sum(counted.values())} responses: " + ", ".join(f"{n} {name}" for name, n in counted.items())]
-    words += _loss_words(ledger, reads.unattributed)
-    return Result(
-        _table(rows, FOREIGN_READS_SCHEMA), FOREIGN_READS_TABLE, words, _exit(ledger, reads, fail_on_exposed), envelope
-    )
+    words += loss_words(ledger, reads.unattributed)
+    code = exit_code(ledger, reads, fail_on_exposed)
+    return Result(_table(rows, FOREIGN_READS_SCHEMA), FOREIGN_READS_TABLE, words, code, envelope)
 
 
-def _exit(ledger: Ledger, reads: ForeignReads, fail_on_exposed: bool) -> int:
+def exit_code(ledger: Ledger, reads: ForeignReads, fail_on_exposed: bool) -> int:
+    """What all verdicts together deserve."""
     counts = reads.counts
     if any(problem.severity == "broken" for problem in ledger.problems):
         return EXIT_BROKEN
@@ -102,7 +98,8 @@ def _exit(ledger: Ledger, reads: ForeignReads, fail_on_exposed: bool) -> int:
     return EXIT_OK
 
 
-def _loss_words(ledger: Ledger, unattributed: int | None) -> list[str]:
+def loss_words(ledger: Ledger, unattributed: int | None) -> list[str]:
+    """What is missing from the record, for people."""
     words = []
     lost = [gap for gap in ledger.gaps if "alive" not in gap.reason]
     if lost:
@@ -119,7 +116,6 @@ def _loss_words(ledger: Ledger, unattributed: int | None) -> list[str]:
 
 def gaps_result(ledger: Ledger) -> Result:
     """One row per gap, problems as words. An open tail of a living writer alone is no loss."""
-    rows = [_gap_row(gap) for gap in ledger.gaps]
     words = [
         f"{w.worker} epoch {w.epoch}: {w.state}, seq {w.first_seq} to {w.last_seq}"
         + (f", a peer saw {w.peer_seen_seq}" if w.peer_seen_seq is not None and w.peer_seen_seq > w.last_seq else "")
@@ -129,15 +125,13 @@ def gaps_result(ledger: Ledger) -> Result:
     broken = any(p.severity == "broken" for p in ledger.problems)
     lost = bool(ledger.problems) or any("alive" not in gap.reason for gap in ledger.gaps)
     code = EXIT_BROKEN if broken else EXIT_UNKNOWN if lost else EXIT_OK
-    envelope = {
-        "query": "gaps", "ledger": str(ledger.path), "manifest_roots": ledger.manifest_roots,
-        "problems": [vars(p) for p in ledger.problems], "writers": [vars(w) for w in ledger.writers],
-    }  # fmt: skip
-    return Result(_table(rows, GAP_SCHEMA), GAP_SCHEMA.names, words, code, envelope)
+    envelope = {"writers": [vars(writer) for writer in ledger.writers]}
+    return Result(gaps_table(ledger), GAP_SCHEMA.names, words, code, envelope)
 
 
-def _gap_row(gap: Gap) -> Row:
-    return {name: getattr(gap, name) for name in GAP_SCHEMA.names}
+def gaps_table(ledger: Ledger) -> pa.Table:
+    """Every gap, columns GAP_SCHEMA."""
+    return _table([{name: getattr(gap, name) for name in GAP_SCHEMA.names} for gap in ledger.gaps], GAP_SCHEMA)
 
 
 def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:

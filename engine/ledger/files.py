@@ -46,6 +46,7 @@ class LedgerFiles:
         self.ends: dict[Writer, dict[Chain, int]] = defaultdict(dict)
         self.lost: dict[Writer, list[LostSegment]] = defaultdict(list)
         self.roots: dict[str, str] = {}
+        self.read_files: set[Path] = set()
         self._verify = verify
 
     def read(self) -> None:
@@ -183,6 +184,7 @@ class LedgerFiles:
         if present["epoch"].unique().to_pylist() not in ([], [writer[1]]):
             self.tell("contradiction", BROKEN, path, f"{table} rows of another epoch; they were not read", COMPARE)
             return False
+        self.read_files.add(path)
         worker = pa.repeat(pa.scalar(writer[0], pa.string()), present.num_rows)
         self.parts.append(Part(table, *writer, present.add_column(0, "worker", worker)))
         return True

@@ -49,6 +49,7 @@ class WriterState:
 class Ledger:
     """A ledger as read.
 
+    `files_read`: segments and streams whose rows are in `tables`.
     `tables`: all of `schema.TABLES`, `worker` (string) before the schema's columns, unknown columns behind them,
     sorted by (worker, epoch, seq). `manifest_roots`: by worker, the hash that its manifest's chain ends in.
     """
@@ -59,6 +60,7 @@ class Ledger:
     gaps: tuple[Gap, ...]
     problems: tuple[Problem, ...]
     manifest_roots: dict[str, str] = field(default_factory=dict)
+    files_read: int = 0
 
 
 def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
@@ -75,7 +77,7 @@ def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
             what = f"two different {table} rows claim {worker}, epoch {epoch}, seq {seq}"
             files.tell("contradiction", BROKEN, path, what, "one of the files was changed; compare with copies")
     writers, gaps = _writers(tables, files)
-    return Ledger(path, tables, tuple(writers), tuple(gaps), tuple(files.problems), files.roots)
+    return Ledger(path, tables, tuple(writers), tuple(gaps), tuple(files.problems), files.roots, len(files.read_files))
 
 
 def _check_directory(path: Path) -> None:

@@ -1,7 +1,9 @@
 -- ---
 -- title: Foreign reads
 -- question: Which responses read KV pages that were not theirs, whose pages were they, and how do we know?
--- parameters: {}
+-- parameters:
+--   from: {type: instant, default: null, is: responses that started at or after}
+--   to: {type: instant, default: null, is: responses that started before}
 -- columns:
 --   rid: the response
 --   attempt: its attempt
@@ -25,6 +27,7 @@
 --   first_seq: the seq of the worker at which the content was there
 --   reason: why it is not known, or what else is to be said
 -- parts: [foreign_reads_1_order, foreign_reads_2_content, foreign_reads_3_judgement, foreign_reads_4_mechanism]
+-- rows: finding
 -- since: "0.1"
 -- ---
 -- Runs on the evidence tables of docs/verdicts.md, after its four parts. Each step is one statement, run once in order;

@@ -1,0 +1,58 @@
+"""One query asked of one ledger: the evidence is read, judged where the query needs it, and the result put together.
+
+Invariant: every result carries its envelope (`provenance`), whichever query it is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from engine.ledger.reader import read_ledger
+from forensics.catalogue import Query
+from forensics.foreign_reads import ForeignReads, foreign_reads
+from forensics.library import Limits, run_query
+from forensics.library_result import library_result
+from forensics.parameters import bound
+from forensics.provenance import envelope
+from forensics.results import Result, foreign_reads_result, gaps_result
+from forensics.window import window, zone
+
+FOREIGN_READS, GAPS = "foreign-reads", "gaps"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a query is asked: parameters as written, the zone of times without one, the engines that judge."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    tz: str = "UTC"
+    engine: str = "both"
+    all_rows: bool = False
+    fail_on_exposed: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def ask(query: Query, path: Path, asked: Asked) -> Result:
+    """The result of a query. Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree."""
+    now, tz = datetime.now(UTC), zone(asked.tz)
+    values = bound(query, asked.given, tz, now)
+    inside = window(asked.given.get("from"), asked.given.get("to"), tz, now)
+    ledger = read_ledger(path)
+
+    @cache
+    def judge() -> ForeignReads:
+        return foreign_reads(ledger, engine=asked.engine, window=inside if query.name == FOREIGN_READS else None)
+
+    if query.name == FOREIGN_READS:
+        result = foreign_reads_result(ledger, judge(), all_rows=asked.all_rows, fail_on_exposed=asked.fail_on_exposed)
+    elif query.name == GAPS:
+        result = gaps_result(ledger)
+    else:
+        rows = run_query(query, ledger, values, judge, asked.limits)
+        result = library_result(query, ledger, rows, values, judge() if query.judges else None)
+    judged = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
+    return replace(result, envelope=envelope(query, ledger, values) | judged | result.envelope)

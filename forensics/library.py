@@ -1,0 +1,104 @@
+"""Runs a query of the library on a ledger, and says with the result where it comes from.
+
+Invariant: a query sees the ledger's tables, its gaps, and the verdicts where it says that it reads them; every time in
+there is UTC without a zone. A result has exactly the columns that the query's front matter names.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from engine.ledger.reader import Ledger
+from engine.ledger.refs import expand_pages
+from forensics.catalogue import Query, QueryError
+from forensics.foreign_reads import ForeignReads
+from forensics.parameters import Value
+from forensics.provenance import skew_us
+from forensics.results import gaps_table
+from forensics.shut_database import shut_database
+
+_MENTIONED = re.compile(r"\$(\w+)")
+_UTC = pa.timestamp("us", tz="UTC")
+_NAIVE = pa.timestamp("us")
+
+
+class QueryStopped(Exception):
+    """A query ran into its limit of time or memory; says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one query may use: `timeout_s` seconds, `memory` as DuckDB writes it, `threads`."""
+
+    threads: int = 2
+    memory: str = "4GB"
+    timeout_s: float = 600.0
+
+
+def run_query(
+    query: Query, ledger: Ledger, values: Mapping[str, Value], judge: Callable[[], ForeignReads], limits: Limits
+) -> pa.Table:
+    """The rows of `query`; `judge` is asked for verdicts only where it reads them. `$skew_us` is bound beside `values`.
+
+    Raises QueryStopped; QueryError where the result is not what the query's front matter says.
+    """
+    tables = {name: _naive(expand_pages(rows) if name == "pages" else rows) for name, rows in ledger.tables.items()}
+    tables["gaps"] = _naive(gaps_table(ledger))
+    if query.judges:
+        reads = judge()
+        tables |= {"responses": _naive(reads.responses), "findings": _naive(reads.findings)}
+    bound = {**values, "skew_us": skew_us(ledger)}
+    with shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database:
+        return _checked(query, _zoned(_run(database, query, bound, limits)))
+
+
+def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, Value], limits: Limits) -> pa.Table:
+    timer = threading.Timer(limits.timeout_s, database.interrupt)
+    timer.start()
+    try:
+        for step in query.steps[:-1]:
+            database.execute(step.sql, _asked(step.sql, bound))
+        last = query.steps[-1].sql
+        return database.sql(last, params=_asked(last, bound)).to_arrow_table()
+    except duckdb.InterruptException:
+        what = f"{query.name} took longer than {limits.timeout_s:g} s; give a window, or more time (--timeout)"
+        raise QueryStopped(what) from None
+    except duckdb.OutOfMemoryException:
+        what = f"{query.name} needs more than {limits.memory} of memory; give a window, or more (--memory)"
+        raise QueryStopped(what) from None
+    finally:
+        timer.cancel()
+
+
+def _asked(sql: str, bound: Mapping[str, Value]) -> dict[str, Value]:
+    bare = re.sub(r"--[^\n]*", "", sql)
+    return {name: bound[name] for name in set(_MENTIONED.findall(bare))}
+
+
+def _checked(query: Query, rows: pa.Table) -> pa.Table:
+    if rows.column_names != list(query.columns):
+        raise QueryError(
+            f"{query.name}: its columns are {rows.column_names}, its front matter says {list(query.columns)}"
+        )
+    return rows
+
+
+def _naive(table: pa.Table) -> pa.Table:
+    return _recast(table, lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, _NAIVE)
+
+
+def _zoned(table: pa.Table) -> pa.Table:
+    return _recast(table, pa.types.is_timestamp, _UTC)
+
+
+def _recast(table: pa.Table, wanted: Callable[[pa.DataType], bool], kind: pa.DataType) -> pa.Table:
+    for index, field in enumerate(table.schema):
+        if wanted(field.type):
+            table = table.set_column(index, field.name, table[field.name].cast(pa.int64()).cast(kind))
+    return table
