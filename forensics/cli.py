@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
@@ -64,7 +65,9 @@ def show(name: str) -> None:
 def _query(name: str) -> Query:
     known = {query.name: query for query in load_queries()}
     if name not in known:
-        raise Usage(f"unknown query {name!r}; known: {', '.join(known)} (see `forensics list`)")
+        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise Usage(f"unknown query {name!r}; {meant}See `forensics list`")
     return known[name]
 
 

@@ -25,7 +25,7 @@ class BadParameter(ValueError):
 
 
 def bound(query: Query, given: Mapping[str, str], tz: ZoneInfo, now: datetime) -> dict[str, Value]:
-    """A value for every parameter of `query`. Raises BadParameter."""
+    """A value for every parameter of `query`. Raises BadParameter; BadWindow for a time that cannot be read."""
     unknown = sorted(set(given) - set(query.parameters))
     if unknown:
         known = ", ".join(query.parameters) or "none"
@@ -65,7 +65,9 @@ def _read(query: Query, parameter: Parameter, text: str, tz: ZoneInfo, now: date
             return datetime.fromtimestamp(instant(text, tz, now) / 1e6, UTC).replace(tzinfo=None)
         if parameter.kind == "duration":
             return _duration(text)
-    except (BadWindow, ValueError, OverflowError) as error:
+    except BadWindow:
+        raise
+    except (ValueError, OverflowError) as error:
         example = _EXAMPLES[parameter.kind]
         raise BadParameter(
             f"{query.name}: {parameter.name}={text!r} is no {parameter.kind}; write it as {example}"

@@ -88,7 +88,7 @@ def test_a_whole_ledger_is_clean(forensics: Forensics, ledger: Path):
     [
         (["query", "foreign-reads", "--ledger", "/nowhere/at/all"], "/nowhere/at/all: no such directory"),
         (["gaps", "--ledger", "/nowhere/at/all"], "no such directory"),
-        (["query", "no-such-query", "--ledger", "."], "unknown query 'no-such-query'; known: foreign-reads"),
+        (["query", "no-such-query", "--ledger", "."], "unknown query 'no-such-query'; See `forensics list`"),
         (["query", "foreign-reads"], "--ledger"),
         (["query", "foreign-reads", "--ledger", ".", "--format", "xml"], "xml"),
         (
