@@ -36,8 +36,11 @@ class Asked:
     limits: Limits = field(default_factory=Limits)
 
 
-def ask(query: Query, path: Path, asked: Asked) -> Result:
-    """The result of a query. Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree."""
+def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = None) -> Result:
+    """The result of a query; `judged` are its verdicts, where they are known already.
+
+    Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree.
+    """
     now, tz = datetime.now(UTC), zone(asked.tz)
     values = bound(query, asked.given, tz, now)
     inside = window(asked.given.get("from"), asked.given.get("to"), tz, now)
@@ -45,6 +48,8 @@ def ask(query: Query, path: Path, asked: Asked) -> Result:
 
     @cache
     def judge() -> ForeignReads:
+        if judged is not None:
+            return judged
         return foreign_reads(ledger, engine=asked.engine, window=inside if query.name == FOREIGN_READS else None)
 
     if query.name == FOREIGN_READS:
@@ -54,5 +59,5 @@ def ask(query: Query, path: Path, asked: Asked) -> Result:
     else:
         rows = run_query(query, ledger, values, judge, asked.limits)
         result = library_result(query, ledger, rows, values, judge() if query.judges else None)
-    judged = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
-    return replace(result, envelope=envelope(query, ledger, values) | judged | result.envelope)
+    by = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
+    return replace(result, envelope=envelope(query, ledger, values) | by | result.envelope)

@@ -1,4 +1,4 @@
-"""`forensics`: query, gaps, list, show, diff.
+"""`forensics`: query, explain, gaps, list, show, diff.
 
 Data goes to stdout, words to stderr. Exit codes: 64 usage, 3 broken evidence or disagreeing engines, 1 contaminated
 or corrupt, 2 unknown remains, 0 otherwise.
@@ -17,6 +17,8 @@ import click
 from engine.ledger.errors import LedgerError
 from forensics.ask import Asked, ask
 from forensics.catalogue import Query, load_queries
+from forensics.explain import NoResponse
+from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
@@ -135,6 +137,24 @@ def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
         result = ask(_query("gaps"), ledger, Asked(tz=tz))
     except (BadWindow, LedgerError) as error:
         raise Usage(str(error)) from error
+    _hand_out(result, fmt, output, tz)
+
+
+@cli.command()
+@click.argument("rid")
+@_LEDGER
+@_TZ
+@_FORMAT
+@_OUTPUT
+@click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
+def explain(rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, engine: str) -> None:
+    """Show which chain of events proves what is said of a response, in order, the offending row marked."""
+    try:
+        result = explained(rid, ledger, Asked(tz=tz, engine=engine))
+    except (BadWindow, LedgerError, NoResponse) as error:
+        raise Usage(str(error)) from error
+    except EnginesDisagree as error:
+        _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
 
 

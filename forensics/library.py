@@ -54,24 +54,25 @@ def run_query(
         reads = judge()
         tables |= {"responses": _naive(reads.responses), "findings": _naive(reads.findings)}
     bound = {**values, "skew_us": skew_us(ledger)}
-    with shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database:
-        return _checked(query, _zoned(_run(database, query, bound, limits)))
-
-
-def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, Value], limits: Limits) -> pa.Table:
-    timer = threading.Timer(limits.timeout_s, database.interrupt)
-    timer.start()
     try:
-        for step in query.steps[:-1]:
-            database.execute(step.sql, _asked(step.sql, bound))
-        last = query.steps[-1].sql
-        return database.sql(last, params=_asked(last, bound)).to_arrow_table()
+        with shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database:
+            return _checked(query, _zoned(_run(database, query, bound, limits.timeout_s)))
     except duckdb.InterruptException:
         what = f"{query.name} took longer than {limits.timeout_s:g} s; give a window, or more time (--timeout)"
         raise QueryStopped(what) from None
     except duckdb.OutOfMemoryException:
         what = f"{query.name} needs more than {limits.memory} of memory; give a window, or more (--memory)"
         raise QueryStopped(what) from None
+
+
+def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, Value], timeout_s: float) -> pa.Table:
+    timer = threading.Timer(timeout_s, database.interrupt)
+    timer.start()
+    try:
+        for step in query.steps[:-1]:
+            database.execute(step.sql, _asked(step.sql, bound))
+        last = query.steps[-1].sql
+        return database.sql(last, params=_asked(last, bound)).to_arrow_table()
     finally:
         timer.cancel()
 

@@ -18,53 +18,11 @@
 --   next_rid: who got one of the pages next
 --   next_read: "whether that one read it: `yes`, `no`, or null where nobody got it"
 -- rows: finding
--- parts: [part_asked_for, part_touched, part_handoffs]
+-- parts: [part_asked_for, part_touched, part_handoffs, part_found_late_writes]
 -- since: "0.2"
 -- ---
--- A free before the writer had said that nothing is outstanding. Whether anybody read the bytes is the verdicts' to say.
 
-WITH freed AS (
-    SELECT worker, epoch, pool, tag, page, min(seq) AS seq, min(t) AS t, min(cause) AS cause
-    FROM touched WHERE op = 'free' GROUP BY worker, epoch, pool, tag, page
-),
-next AS (
-    SELECT f.worker, f.epoch, f.pool, f.tag, f.page, min(n.seq) AS seq
-    FROM freed AS f
-    JOIN touched AS n ON n.worker = f.worker AND n.epoch = f.epoch AND n.pool = f.pool AND n.page = f.page
-         AND n.op IN ('reserve', 'append') AND n.seq > f.seq
-    GROUP BY f.worker, f.epoch, f.pool, f.tag, f.page
-),
-written AS (
-    SELECT x.xfer, coalesce(x.dst_pool, 'kv') AS pool, x.t AS done, unnest(x.dst_pages) AS page
-    FROM transfers AS x
-    WHERE x.op = 'done' AND x.peer <> x.worker
-),
-late AS (
-    SELECT h.decode, h.decode_epoch, h.decode_req, h.pool, h.drained, h.drain_sent, w.page, w.done, f.t AS freed, f.cause, f.tag,
-           n.seq AS next_seq
-    FROM written AS w
-    JOIN handoffs AS h ON h.xfer = w.xfer AND h.pool = w.pool
-    JOIN freed AS f ON f.worker = h.decode AND f.epoch = h.decode_epoch AND f.pool = h.pool AND f.tag = h.dst_tag
-         AND f.page = w.page
-    LEFT JOIN next AS n ON n.worker = f.worker AND n.epoch = f.epoch AND n.pool = f.pool AND n.tag = f.tag AND n.page = f.page
-    WHERE w.done > f.t - to_microseconds($skew_us) AND (h.drained IS NULL OR h.drained > f.t)
-      AND ($from IS NULL OR w.done >= $from::TIMESTAMP) AND ($to IS NULL OR w.done < $to::TIMESTAMP)
-),
-taken AS (
-    SELECT l.*, t.req AS next_req, t.tag AS next_tag,
-           EXISTS (SELECT 1 FROM touched AS b WHERE b.worker = l.decode AND b.epoch = l.decode_epoch AND b.pool = l.pool
-                   AND b.page = l.page AND b.tag = t.tag AND b.op = 'bind') AS next_read
-    FROM late AS l
-    LEFT JOIN touched AS t ON t.worker = l.decode AND t.epoch = l.decode_epoch AND t.pool = l.pool AND t.page = l.page
-         AND t.seq = l.next_seq
-)
-SELECT a.rid, k.decode, k.pool, count(DISTINCT k.page) AS pages, list_sort(list_distinct(list(k.page))) AS page_list, min(k.cause) AS cause,
-       min(k.freed) AS freed, max(k.done) AS done,
-       round(date_diff('microsecond', min(k.freed), max(k.done)) / 1000.0, 3) AS late_ms,
-       CASE WHEN max(k.done) > min(k.freed) + to_microseconds($skew_us) THEN 'by clock' ELSE 'perhaps' END AS sure,
-       b.rid AS next_rid, CASE WHEN b.rid IS NULL THEN NULL WHEN bool_or(k.next_read) THEN 'yes' ELSE 'no' END AS next_read
-FROM taken AS k
-LEFT JOIN asked_for AS a ON a.worker = k.decode AND a.epoch = k.decode_epoch AND a.req = k.decode_req
-LEFT JOIN asked_for AS b ON b.worker = k.decode AND b.epoch = k.decode_epoch AND b.req = k.next_req
-GROUP BY a.rid, k.decode, k.pool, b.rid
-ORDER BY freed, a.rid, next_rid;
+-- step: late_writes
+-- In the order in which they came about.
+SELECT * FROM found_late_writes
+ORDER BY freed, rid, next_rid;

@@ -4,7 +4,7 @@
 -- parameters:
 --   rid: {type: text, is: the response}
 -- columns:
---   finding: "number of the finding: its pages are shown by their first one"
+--   finding: "number of the finding: its pages are shown by their last one"
 --   mark: "`>>` at the row by which the content came to be read; `?` where one is not certain"
 --   t: "when, by the clock of the worker that wrote the row"
 --   worker: who wrote the row
@@ -29,7 +29,7 @@
 -- The findings of this response, numbered, with one page of each.
 CREATE TEMP TABLE cases AS
 SELECT CAST(row_number() OVER (ORDER BY f.kind = 'foreign' DESC, f.first_step NULLS LAST, f.worker, f.pool, f.donor_rid) AS INTEGER) AS finding,
-       f.worker, f.epoch, f.req, f.pool, f.kind, f.proof, f.mechanism, f.donor_rid, f.pages, f.page_list[1] AS page, f.first_step,
+       f.worker, f.epoch, f.req, f.pool, f.kind, f.proof, f.mechanism, f.donor_rid, f.pages, f.page_list[len(f.page_list)] AS page, f.first_step,
        f.first_step_last, f.first_seq, f.reason
 FROM findings AS f
 WHERE f.rid = $rid AND f.kind <> 'clean' AND len(f.page_list) > 0;
@@ -89,6 +89,18 @@ copied AS (
          AND (x.peer = c.worker OR x.worker = c.worker)
          AND x.t BETWEEN w.since - to_microseconds($skew_us) AND w.until + to_microseconds($skew_us)
 ),
+sourced AS (  -- the page that was read for a copy, from its reserve (its seq is in the tag) until the copy was done
+    SELECT c.finding, t.t, t.worker, t.epoch, t.seq, t.op, t.req, c.pool, c.page,
+           concat_ws(', ', 'page ' || t.page || ' of ' || t.worker || ', the source', t.cause) AS says, FALSE AS is_bind, t.op = 'write' AS brings
+    FROM cases AS c
+    JOIN times AS w USING (finding)
+    JOIN transfers AS x ON coalesce(x.dst_pool, 'kv') = c.pool AND list_contains(x.dst_pages, c.page) AND x.op = 'done'
+         AND x.peer = c.worker AND x.worker <> c.worker
+         AND x.t BETWEEN w.since - to_microseconds($skew_us) AND w.until + to_microseconds($skew_us)
+    JOIN asked_for AS a ON a.worker = x.worker AND a.epoch = x.epoch AND a.req = x.req AND a.rid = $rid
+    JOIN touched AS t ON t.worker = x.worker AND t.epoch = x.epoch AND t.pool = coalesce(x.src_pool, 'kv')
+         AND t.page = x.src_pages[list_position(x.dst_pages, c.page)] AND t.seq BETWEEN x.src_tag % 274877906944 AND x.seq
+),
 passes AS (
     SELECT c.finding, p.t, p.worker, p.epoch, p.seq, p.op || ' pass' AS op, c.req, c.pool, c.page,
            'steps ' || p.step || ' to ' || (p.step + p.n - 1) || ': the first that read it is one of ' || c.first_step || ' to '
@@ -103,7 +115,7 @@ answered AS (
     JOIN requests AS q ON q.worker = c.worker AND q.epoch = c.epoch AND q.req = c.req
          AND q.op IN ('commit', 'first_token', 'reject', 'finish', 'abort')
 ),
-every AS (SELECT * FROM owned UNION ALL SELECT * FROM copied UNION ALL SELECT * FROM passes UNION ALL SELECT * FROM answered),
+every AS (SELECT * FROM owned UNION ALL SELECT * FROM copied UNION ALL SELECT * FROM sourced UNION ALL SELECT * FROM passes UNION ALL SELECT * FROM answered),
 named AS (
     SELECT e.*, a.rid, a.tenant, c.donor_rid, c.worker AS home, s.taken, c.proof,
            CASE WHEN a.rid = $rid THEN 'reader' WHEN a.rid = c.donor_rid THEN 'donor' END AS role

@@ -21,51 +21,11 @@
 --   what: what does not add up
 --   granted: when
 -- rows: finding
--- parts: [part_asked_for, part_handoffs]
+-- parts: [part_asked_for, part_handoffs, part_found_transfer_mismatch]
 -- since: "0.2"
 -- ---
--- Handoffs that were committed although fewer pages arrived than were granted, and those whose numbers contradict each
--- other. A handoff that was aborted or refused before its commit is none: what it lacks nobody read.
 
-WITH placed AS (
-    SELECT xfer, coalesce(dst_pool, 'kv') AS pool, op, coalesce(pos, 0) + generate_subscripts(dst_pages, 1) - 1 AS place,
-           unnest(dst_pages) AS page
-    FROM transfers WHERE op IN ('grant', 'done') AND peer IS DISTINCT FROM worker
-),
-misplaced AS (
-    SELECT xfer, pool, count(*) AS n
-    FROM (SELECT * FROM placed WHERE op = 'done') AS d
-    JOIN (SELECT * FROM placed WHERE op = 'grant') AS g USING (xfer, pool, place)
-    WHERE d.page <> g.page
-    GROUP BY xfer, pool
-),
-missing AS (
-    SELECT g.xfer, g.pool, min(g.place) AS first
-    FROM (SELECT * FROM placed WHERE op = 'grant') AS g
-    LEFT JOIN (SELECT * FROM placed WHERE op = 'done') AS d USING (xfer, pool, place)
-    WHERE d.page IS NULL
-    GROUP BY g.xfer, g.pool
-),
-judged AS (
-    SELECT a.rid, h.pool, h.reserved, h.asked, h.posted, h.done, h.failed,
-           l.first AS missing_from,
-           coalesce(m.n, 0) AS misplaced, h.tokens,
-           CASE WHEN a.committed IS NOT NULL THEN a.covered_tokens END AS committed, coalesce(h.mover, h.prefill) AS prefill,
-           h.decode, h.granted,
-           concat_ws('; ',
-               CASE WHEN h.asked <> h.reserved THEN 'asked for another number than was reserved' END,
-               CASE WHEN m.n > 0 THEN 'written to other pages than were granted' END,
-               CASE WHEN h.posted > h.asked THEN 'more was posted than asked for' END,
-               CASE WHEN a.committed IS NOT NULL AND h.done < h.asked AND h.failed > 0 THEN 'committed although writes failed'
-                    WHEN a.committed IS NOT NULL AND h.done < h.asked THEN 'committed although fewer pages arrived' END
-           ) AS what
-    FROM handoffs AS h
-    LEFT JOIN misplaced AS m USING (xfer, pool)
-    LEFT JOIN missing AS l USING (xfer, pool)
-    LEFT JOIN asked_for AS a ON a.worker = h.decode AND a.epoch = h.decode_epoch AND a.req = h.decode_req
-    WHERE ($from IS NULL OR h.granted >= $from::TIMESTAMP) AND ($to IS NULL OR h.granted < $to::TIMESTAMP)
-)
-SELECT rid, pool, reserved, asked, posted, done, failed, missing_from, misplaced, tokens, committed, prefill, decode, what, granted
-FROM judged
-WHERE what <> ''
+-- step: transfer_mismatch
+-- In the order in which they came about.
+SELECT * FROM found_transfer_mismatch
 ORDER BY granted, rid, pool;

@@ -21,6 +21,7 @@ LIBRARY = [query for query in load_queries() if query.name not in (FOREIGN_READS
 SMALL = [sample for sample in SAMPLES if not sample.large]
 GIVEN = {
     "page-life": {"worker": "decode-0", "page": "5"}, "request-life": {"rid": "victim"}, "room-life": {"room": "1"},
+    "proof": {"rid": "victim"},
 }  # fmt: skip
 """For queries that need a parameter."""
 
@@ -96,8 +97,6 @@ def test_contaminated_responses_donors_and_tenants_are_those_of_physical_truth(s
 
 @pytest.mark.parametrize("sample", SMALL, ids=lambda sample: sample.name)
 def test_leaks_are_counted_to_the_page(sample: Sample):
-    if sample.unknown:
-        pytest.skip("where rows of pages are lost a free may be among them")
     leaked: dict[str, int] = {}
     for row in rows("leaks", sample.name):
         leaked[row["worker"]] = leaked.get(row["worker"], 0) + row["pages"]
@@ -263,3 +262,65 @@ def test_a_window_cuts_and_its_borders_are_told():
     assert (kept["counted"], kept["edge"]) == ("yes", True)
     (left,) = rows("contaminated-responses", "abort-race", from_="2026-09-14T09:01:00Z")
     assert (left["counted"], left["edge"]) == ("before the window", False)
+
+
+@pytest.mark.parametrize("sample", [s for s in SMALL if expected_of(s)["contaminated"]], ids=lambda sample: sample.name)
+def test_every_contaminated_response_has_a_proof_with_one_marked_row_for_each_finding(sample: Sample):
+    for one in expected_of(sample)["contaminated"]:
+        proof = rows("proof", sample.name, rid=one["rid"])
+        findings = {row["finding"] for row in proof}
+        assert findings
+        for finding in findings:
+            chain = [row for row in proof if row["finding"] == finding]
+            assert [row["mark"] for row in chain if row["mark"]], (one["rid"], finding)
+            assert "reader" in {row["role"] for row in chain}
+        assert "donor" in {row["role"] for row in proof}
+
+
+@pytest.mark.parametrize(
+    ("number", "op", "role"), [("m01", "bind", "reader"), ("m03", "done", "donor"), ("m04-early", "done", "donor")]
+)
+def test_the_row_that_offends_is_marked(number: str, op: str, role: str):
+    marked = [row for row in rows("proof", of_class(number), rid="victim") if row["mark"]]
+    assert {(row["op"], row["role"], row["mark"]) for row in marked} == {(op, role, ">>")}
+
+
+def test_detectors_of_a_record_with_holes_accuse_nobody():
+    assert rows("detections", "gappy") == []
+    (lost,) = rows("incidents", "gappy")
+    assert (lost["severity"], lost["cause"], lost["unknown"], lost["detections"]) == ("medium", "record lost", 5, 0)
+
+
+@pytest.mark.parametrize("sample", [s for s in SMALL if s.mechanism], ids=lambda sample: sample.name)
+def test_one_cause_is_one_incident(sample: Sample):
+    expected = expected_of(sample)
+    found = {row["cause"]: row for row in rows("incidents", sample.name)}
+    incident = found[sample.mechanism]
+    assert incident["contaminated"] == len(expected["contaminated"])
+    assert incident["corrupt"] == len(expected["corrupt"])
+    assert (incident["severity"], incident["growing"]) == ("critical" if expected["contaminated"] else "high", "yes")
+    assert {one["rid"] for one in expected["contaminated"]} <= set(incident["rids"])
+    assert all(row["contaminated"] == 0 for cause, row in found.items() if cause != sample.mechanism)
+    again = {row["cause"]: row["id"] for row in rows("incidents", sample.name, quiet="300d")}
+    assert again[sample.mechanism] == incident["id"]
+
+
+def test_what_was_seen_and_nobody_read_is_low():
+    found = {row["cause"]: row for row in rows("incidents", "abort-storm")}
+    assert {cause: row["severity"] for cause, row in found.items()} == {"detector D8": "low", "detector D9": "low"}
+    assert found["detector D8"]["rids"] == [
+        row["rid"] for row in sorted(rows("leaks", "abort-storm"), key=lambda r: r["rid"])
+    ]
+
+
+SEEN_BY = {
+    "m01": {"D1", "D2"}, "m02": {"D2"}, "m03": {"O"}, "m04-early": {"O"}, "m04-lost": {"O"}, "m05": {"O"}, "m06": {"O"}, "m07": {"O"},
+    "m08": {"D8"}, "m09": {"D8"}, "m11": {"U"}, "m12": {"K"}, "m13": {"G"}, "m14": {"D2"}, "p0": {"K"},
+}  # fmt: skip
+"""With every defence off: what the record alone shows of each class."""
+
+
+@pytest.mark.parametrize("number", SEEN_BY)
+def test_the_record_shows_each_class_to_its_detectors(number: str):
+    found = rows("detections", of_class(number))
+    assert {row["detector"] for row in found if row["source"] == "record"} == SEEN_BY[number]
