@@ -7,13 +7,12 @@ kept as ends and lost segments, so that gaps can be told from it.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from engine.ledger.bounded import TooLarge, read_segment
 from engine.ledger.epochs import last_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.gaps import Chain, LostSegment
@@ -157,9 +156,8 @@ class LedgerFiles:
                     path, line, "corrupt segment", f"its SHA-256 is not the manifest's; it was not read ({held})"
                 )
                 return
-            with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
-                rows = file.read()
-        except (OSError, pa.ArrowException) as error:
+            rows = read_segment(data)
+        except (OSError, TooLarge, pa.ArrowException) as error:
             self._lose(path, line, "corrupt segment", f"it cannot be read: {error} ({held})")
             return
         if not self._take(path, writer, line.table, rows, line.schema_version):

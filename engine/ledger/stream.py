@@ -25,6 +25,7 @@ import pyarrow as pa
 import xxhash
 from pyarrow import ipc
 
+from engine.ledger.bounded import read_batch
 from engine.ledger.schema import TABLE_NAMES
 
 MAGIC = b"KVWF"
@@ -138,7 +139,7 @@ def read_stream(path: Path) -> StreamContent:
             if kind == HEADER:
                 header, good = _decode_header(payload), end
             elif kind == DATA:
-                pending.append((_table_name(table), _decode_batch(payload)))
+                pending.append((_table_name(table), read_batch(payload)))
                 rows += pending[-1][1].num_rows
             else:
                 through, counted = _COMMIT.unpack(payload)
@@ -192,11 +193,6 @@ def _table_name(number: int) -> str:
     if number >= len(TABLE_NAMES):
         raise _Torn(f"table {number} is not known here")
     return TABLE_NAMES[number]
-
-
-def _decode_batch(payload: bytes) -> pa.RecordBatch:
-    with ipc.open_stream(payload) as reader:
-        return reader.read_next_batch()
 
 
 def is_locked(path: Path) -> bool:
