@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli import cli
+from forensics.library_page import markdown_page
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 LATE, LEAK, CLEAN = (
@@ -109,3 +110,8 @@ def test_a_query_that_takes_too_much_is_stopped(limit: str, words: str):
     done = run("query", "incidents", "--ledger", storm, "--engine", "duckdb", limit)
     assert done.exit_code == 3
     assert words in done.output
+
+
+def test_the_page_of_the_library_is_made_from_it():
+    page = (SAMPLES.parent / "docs" / "query-library.md").read_text()
+    assert page == markdown_page(), "python -m forensics.library_page > docs/query-library.md"
