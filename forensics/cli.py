@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +16,7 @@ from typing import NoReturn
 import click
 
 from engine.ledger.errors import LedgerError
+from engine.ledger.reader import read_ledger
 from forensics.ask import Asked, ask
 from forensics.catalogue import Query, load_queries
 from forensics.explain import NoResponse
@@ -22,9 +24,10 @@ from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
+from forensics.pseudonyms import NAMED, BadCaseKey, read_case_key
 from forensics.render import FORMATS, write
 from forensics.result_diff import NoResult, diff, read_result
-from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_USAGE, Result
+from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, EXIT_USAGE, Result
 from forensics.window import BadWindow, zone
 
 
@@ -47,6 +50,12 @@ def cli() -> None:
 _LEDGER = click.option("--ledger", type=click.Path(path_type=Path), required=True, help="The ledger directory.")
 _FORMAT = click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", show_default=True)
 _OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file instead of stdout.")
+_CASE = click.option(
+    "--case-key",
+    "case",
+    type=click.Path(path_type=Path),
+    help="Requests and tenants stand under the pseudonyms of this key file.",
+)
 _TZ = click.option("--tz", default="UTC", show_default=True, help="Zone of times without an offset, and of the table.")
 
 
@@ -82,6 +91,7 @@ def _query(name: str) -> Query:
 @_TZ
 @_FORMAT
 @_OUTPUT
+@_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
 @click.option("--all", "all_rows", is_flag=True, help="foreign-reads: list clean responses too.")
 @click.option(
@@ -93,7 +103,7 @@ def _query(name: str) -> Query:
 @click.option("--explain", is_flag=True, help="Print the SQL instead of running it.")
 def query(
     name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,
-    output: Path | None, engine: str, all_rows: bool, fail_on: str | None, threads: int, memory: str, timeout: float,
+    output: Path | None, case: Path | None, engine: str, all_rows: bool, fail_on: str | None, threads: int, memory: str, timeout: float,
     explain: bool,
 ) -> None:  # fmt: skip
     """Run a query of the library on a ledger."""
@@ -106,7 +116,8 @@ def query(
     )
     try:
         result = ask(chosen, ledger, asked)
-    except (BadWindow, BadParameter, LedgerError) as error:
+        result = _covered(result, case)
+    except (BadWindow, BadParameter, BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
     except QueryStopped as error:
         _fail(str(error), EXIT_BROKEN)
@@ -146,16 +157,56 @@ def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
 @_TZ
 @_FORMAT
 @_OUTPUT
+@_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
-def explain(rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, engine: str) -> None:
+def explain(rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str) -> None:
     """Show which chain of events proves what is said of a response, in order, the offending row marked."""
     try:
-        result = explained(rid, ledger, Asked(tz=tz, engine=engine))
-    except (BadWindow, LedgerError, NoResponse) as error:
+        result = explained(_revealed(rid, ledger, case), ledger, Asked(tz=tz, engine=engine))
+        result = _covered(result, case)
+    except (BadWindow, BadCaseKey, LedgerError, NoResponse) as error:
         raise Usage(str(error)) from error
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
+
+
+@cli.command()
+@click.argument("pseudonyms", nargs=-1, required=True)
+@_LEDGER
+@click.option("--case-key", "case", type=click.Path(path_type=Path), required=True, help="The key file of the case.")
+def reveal(pseudonyms: tuple[str, ...], ledger: Path, case: Path) -> None:
+    """Say which requests and tenants stand behind pseudonyms of a case: 0 all known, 2 some not."""
+    try:
+        found = read_case_key(case).reveal(read_ledger(ledger), pseudonyms)
+    except (BadCaseKey, LedgerError) as error:
+        raise Usage(str(error)) from error
+    for pseudonym in pseudonyms:
+        click.echo(f"{pseudonym} {found.get(pseudonym, '?')}")
+    raise SystemExit(EXIT_OK if set(pseudonyms) <= set(found) else EXIT_UNKNOWN)
+
+
+def _covered(result: Result, case: Path | None) -> Result:
+    """A result under the pseudonyms of a case; its words name nobody then."""
+    if case is None:
+        return result
+    key = read_case_key(case)
+    response = result.envelope.get("response")
+    envelope = (
+        result.envelope
+        if response is None
+        else {name: each for name, each in result.envelope.items() if name != "response"}
+    )
+    parameters = {name: value if name not in NAMED else "(covered)" for name, value in envelope["parameters"].items()}
+    words = result.words if response is None else [f"{response['verdict']} ({response['proof']})", *result.words[1:]]
+    return replace(
+        result, rows=key.cover(result.rows), words=words, envelope={**envelope, "parameters": parameters, "case": True}
+    )
+
+
+def _revealed(rid: str, ledger: Path, case: Path | None) -> str:
+    """The request that is meant, where it is named by its pseudonym."""
+    return read_case_key(case).reveal(read_ledger(ledger), [rid]).get(rid, rid) if case is not None else rid
 
 
 @cli.command("diff")

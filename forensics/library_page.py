@@ -9,9 +9,10 @@ from forensics.catalogue import Query, load_queries
 
 HEAD = """# The query library
 
-Made from the front matter of `forensics/queries/*.sql` by `python -m forensics.library_page > docs/query-library.md`; `forensics show NAME` prints a query with
-its SQL. Every query sees the tables of [ledger.md](ledger.md), `gaps`, and where it says so the verdicts ([verdicts.md](verdicts.md)). Rows that are *findings* are
-exit code 1: of a healthy system there are none.
+Made from the front matter of `forensics/queries/*.sql` by `python -m forensics.library_page > docs/query-library.md`;
+`forensics show NAME` prints a query with its SQL. Every query sees the tables of [ledger.md](ledger.md), `gaps`, and where
+it says so the verdicts ([verdicts.md](verdicts.md)). Rows that are *findings* are exit code 1: of a healthy system there
+are none.
 
 """
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from forensics.catalogue import load_queries
 from forensics.cli import cli
 from forensics.library_page import markdown_page
+from forensics.pseudonyms import NAMED
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 LATE, LEAK, CLEAN = (
@@ -115,3 +117,40 @@ def test_a_query_that_takes_too_much_is_stopped(limit: str, words: str):
 def test_the_page_of_the_library_is_made_from_it():
     page = (SAMPLES.parent / "docs" / "query-library.md").read_text()
     assert page == markdown_page(), "python -m forensics.library_page > docs/query-library.md"
+
+
+def test_a_case_hides_who_is_who_and_its_key_reveals_it(tmp_path: Path):
+    key, other = tmp_path / "case.key", tmp_path / "other.key"
+    key.write_text("0123456789abcdef0123456789abcdef\n")
+    other.write_text("another key of another case, long\n")
+    asked = ("query", "contaminated-responses", "--ledger", LATE, "--engine", "duckdb", "--format", "json")
+    plain, covered = (json.loads(run(*asked, *more).stdout)["rows"][0] for more in ((), ("--case-key", str(key))))
+    assert (plain["rid"], plain["donors"]) == ("victim", ["donor"])
+    assert (
+        covered["rid"].startswith("q-") and covered["tenant"].startswith("c-") and covered["tenant"] != plain["tenant"]
+    )
+    assert covered["pages"] == plain["pages"]
+    again = json.loads(run(*asked, "--case-key", str(other)).stdout)["rows"][0]
+    assert again["rid"] != covered["rid"]
+    names = [covered["rid"], covered["donors"][0], covered["tenant"]]
+    done = run("reveal", *names, "--ledger", LATE, "--case-key", str(key))
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["victim", "donor", plain["tenant"]]
+    assert run("reveal", *names, "--ledger", LATE, "--case-key", str(other)).exit_code == 2
+    told = run("explain", covered["rid"], "--ledger", LATE, "--engine", "duckdb", "--case-key", str(key))
+    assert told.exit_code == 1
+    assert not {"victim", "donor"} & set(told.output.replace(",", " ").split()) - {"donor"}  # `donor` is a role, too
+    assert "contaminated (proved)" in told.stderr
+
+
+def test_a_key_that_keeps_nothing_is_refused(tmp_path: Path):
+    (tmp_path / "short").write_text("abc")
+    done = run("query", "leaks", "--ledger", LEAK, "--case-key", str(tmp_path / "short"))
+    assert "too short for a case key" in done.output
+    assert done.exit_code != 0
+
+
+def test_every_column_that_names_somebody_is_covered():
+    for query in load_queries():
+        for name, column in query.columns.items():
+            names_somebody = "pseudonym" in column.meaning or name.endswith(("rid", "rids", "tenant"))
+            assert not names_somebody or name in NAMED, (query.name, name)

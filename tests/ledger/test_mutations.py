@@ -102,7 +102,7 @@ def large_texts(columns: pa.Schema) -> tuple[bytes, int]:
 
 def test_a_file_of_5_mb_that_holds_50_gb_is_refused():
     schema = pa.schema([("seq", pa.int64()), ("status", pa.string())])
-    data, rows = large_texts(schema)
+    data, _ = large_texts(schema)
     assert 4_000_000 < len(data) < 6_000_000
     with pytest.raises(TooLarge, match="50,000,000,000 bytes"):
         read_segment(data)
