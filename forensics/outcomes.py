@@ -5,11 +5,11 @@ Invariant: these flags name mechanisms; no verdict rests on one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from forensics.collisions import Collisions
-from forensics.lives import Life, Lives
+from forensics.life_table import LifeTable
+from forensics.lives import Life
 from forensics.rows import Row, WorkerKey, WorkerRows
 from forensics.tiers import came_back
 from forensics.transfers import batches
@@ -38,12 +38,9 @@ class Outcomes:
         }  # fmt: skip
 
 
-def outcomes(workers: dict[WorkerKey, WorkerRows], lives: Lives, collisions: Collisions) -> Outcomes:
+def outcomes(workers: dict[WorkerKey, WorkerRows], lives: LifeTable, collisions: Collisions) -> Outcomes:
     """The flags of every life of a ledger."""
     found = Outcomes()
-    pages_of: dict[int, set[int]] = defaultdict(set)
-    for tag, page in lives:
-        pages_of[tag].add(page[2])
     granted: dict[int, set[int]] = {}
     for key, worker in workers.items():
         for row in worker.transfers:
@@ -61,11 +58,12 @@ def outcomes(workers: dict[WorkerKey, WorkerRows], lives: Lives, collisions: Col
             tag, pages = lists["dst_tag"], lists["dst_pages"]
             if not tag:
                 continue
-            allowed = granted.get(tag, pages_of.get(tag))
-            if pages is not None and allowed is not None and not allowed.issuperset(pages):
-                found.misdirected.add(tag)
+            if pages is not None:
+                allowed = granted[tag] if tag in granted else lives.pages_of(tag) or None
+                if allowed is not None and not allowed.issuperset(pages):
+                    found.misdirected.add(tag)
             if batch.end is not None and batch.end["op"] == "fail":
-                found.failed |= {(tag, page) for page in (pages if pages is not None else pages_of.get(tag, ()))}
+                found.failed |= {(tag, page) for page in (pages if pages is not None else lives.pages_of(tag))}
     return found
 
 
