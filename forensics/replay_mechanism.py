@@ -5,6 +5,8 @@ Invariant: a mechanism explains a finding and decides none. What the record does
 
 from __future__ import annotations
 
+import numpy as np
+
 from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, tag_at_source
 from forensics.replay_facts import Facts
 from forensics.replay_order import Mode
@@ -116,13 +118,13 @@ class Mechanisms:
         pool = self._pool(x)
         if pool == SLOT:
             return False
-        for y in self.facts.select_reads(self.facts.reads_of_request(x.rq)):
-            overlapping = x.req_lo < y.req_hi and y.req_lo < x.req_hi
-            if overlapping and self._pool(y) not in (pool, SLOT):
-                history = self.classifier.history(y.cell)
-                if history.was_filled(y.tag, y.s0):
-                    return True
-        return False
+        facts = self.facts
+        where = facts.reads_of_request(x.rq)
+        pools = facts.page_pool[facts.page_of_cell[facts.reads["cell"][where]]]
+        elsewhere = ~np.isin(pools, [number for number, name in enumerate(facts.pools) if name in (pool, SLOT)])
+        elsewhere &= (x.req_lo < facts.reads["req_hi"][where]) & (facts.reads["req_lo"][where] < x.req_hi)
+        others = facts.select_reads(where[elsewhere]) if elsewhere.any() else []
+        return any(self.classifier.history(y.cell).was_filled(y.tag, y.s0) for y in others)
 
     def _pool(self, x: Read) -> str:
         return self.facts.pools[int(self.facts.page_pool[self.facts.page_of_cell[x.cell]])]

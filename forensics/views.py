@@ -24,8 +24,8 @@ WHOLE = -3
 """Stands for the tag of a view that is the whole history of its page."""
 UNTAGGED = -2
 """Stands for the tag of a read whose row names none."""
-FEW, TIMES = 64, 4
-"""Views may together repeat a page's events this often (or be so small); a page whose views would be longer is viewed whole."""
+MOST = 8
+"""Events in a view, on the average of a page (its own events spread over all its views, too); beyond it is viewed whole."""
 
 NOWHERE = -1
 FOREVER = 1 << 62
@@ -112,10 +112,11 @@ def views(runs: Runs, lives: LifeTable, *, page_by_page: bool = False) -> Views:
         return _Builder(runs, lives, np.concatenate([runs.read.page, runs.source.page])).views()
     whole = _needed_whole(runs)
     found = _Builder(runs, lives, whole).views()
-    repeated = np.bincount(_rank(found.page), weights=found.stop - found.start)
-    pages, events = np.unique(found.page), runs.event.page[found.event]
+    pages, viewed, count = np.unique(found.page, return_inverse=True, return_counts=True)
+    repeated = np.bincount(viewed, weights=found.stop - found.start)
+    events = runs.event.page[found.event]
     own = np.searchsorted(events, pages, "right") - np.searchsorted(events, pages, "left")
-    excess = pages[repeated > TIMES * own + FEW]
+    excess = pages[repeated > MOST * (count + own)]
     return _Builder(runs, lives, np.union1d(whole, excess)).views() if len(excess) else found
 
 
