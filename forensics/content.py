@@ -162,18 +162,18 @@ def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRu
     if not first:
         return events
     placed: list[EventRun] = []
-    for run in events:
-        event = run.event
+    for one in events:
+        event = one.event
         if event.page[0] != worker.key or event.kind != "landing":
-            placed.append(run)
+            placed.append(one)
             continue
-        proofs = [first.get((event.page[1], page, event.tag or 0)) for page in run.pages.tolist()]
+        proofs = [first.get((event.page[1], page, event.tag or 0)) for page in one.pages.tolist()]
         rest = np.ones(len(proofs), bool)
         for i, found in enumerate(proofs):
             if found is not None and event.lo <= found[1] and event.hi > found[0]:
                 narrowed = replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1]))
-                placed.append(replace(run, event=narrowed, pages=run.pages[i : i + 1], index=run.index[i : i + 1]))
+                placed.append(replace(one, event=narrowed, pages=one.pages[i : i + 1], index=one.index[i : i + 1]))
                 rest[i] = False
         if rest.any():
-            placed.append(replace(run, pages=run.pages[rest], index=run.index[rest]))
+            placed.append(replace(one, pages=one.pages[rest], index=one.index[rest]))
     return placed

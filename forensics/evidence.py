@@ -171,9 +171,10 @@ class _Preparation:
         return rows
 
     def _shared_columns(self, event: ContentEvent, movers: dict[Any, int]) -> Row:
+        tag = event.tag if event.kind == "growth" else event.tag or 0
         row: Row = {
             "kind": event.kind, "lo": event.lo, "hi": event.hi, "t_lo": event.t_lo, "t_hi": event.t_hi, "reason": event.reason,
-            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": event.tag if event.kind == "growth" else event.tag or 0,
+            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": tag,
             "post_seq": event.post_seq, "done_seq": event.done_seq, "digest": event.digest, "pos": event.pos,
             "authority": event.authority, "flaw": event.flaw, "collided": event.collided, "acked": event.acked,
         }  # fmt: skip

@@ -7,7 +7,7 @@ of `lives.lives_of_pages`, and for the ordinary ones they would be the same.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ Place = tuple[WorkerKey, str]
 """(worker epoch, pool)."""
 ENDS = (None, FREED, TAKEN, RESERVED)
 NOBODY = -1
-"""Stands for a request, or a tag, that no row names."""
+"""Stands for a request that no row names."""
+UNTAGGED = -2
+"""Stands for the tag of a row that names none."""
 _PAGE_BITS = 32
 
 
@@ -36,9 +38,12 @@ class Columns:
     ended: Ints
     held: NDArray[np.bool_]
 
-    def where(self, chosen: NDArray[np.bool_]) -> Columns:
+    def where(self, chosen: NDArray[np.bool_] | Ints) -> Columns:
         """Some of them."""
-        return Columns(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        return Columns(*(getattr(self, name)[chosen] for name in _NAMES))
+
+
+_NAMES = [column.name for column in fields(Columns)]
 
 
 class LifeTable:
@@ -59,9 +64,9 @@ class LifeTable:
     def get(self, tag: int | None, page: PageKey) -> Life | None:
         """The life of a page under a tag."""
         lives = self.of_place.get(page[:2])
-        if lives is None or tag is None:
+        if lives is None:
             return None
-        row = int(lives.rows(np.array([tag]), np.array([page[2]]))[0])
+        row = int(lives.rows(np.array([UNTAGGED if tag is None else tag]), np.array([page[2]]))[0])
         return lives.life(row) if row >= 0 else None
 
     def pages_of(self, tag: int) -> set[int]:
@@ -102,9 +107,9 @@ class PlaceLives:
         c = self.columns
         req = int(c.req[row])
         page = (*self.place, int(c.page[row]))
-        ended, held = ENDS[int(c.ended[row])], bool(c.held[row])
+        ended, held, tag = ENDS[int(c.ended[row])], bool(c.held[row]), int(c.tag[row])
         return Life(
-            page, int(c.tag[row]), None if req == NOBODY else req, int(c.reserve_seq[row]), self.place[0],
+            page, None if tag == UNTAGGED else tag, None if req == NOBODY else req, int(c.reserve_seq[row]), self.place[0],
             int(c.end_seq[row]), ended, held,
         )  # fmt: skip
 
@@ -126,15 +131,20 @@ def _columns(worker: WorkerRows, pool: str, rows: list[Row]) -> Columns:
         return ordinary
     ordinary = ordinary.where(~np.isin(ordinary.page, odd))
     lives = list(lives_of_pages(worker, pool, odd).values())
-    columns = [
-        [life.page[2] for life in lives], [life.tag for life in lives],
-        [NOBODY if life.req is None else life.req for life in lives], [life.reserve_seq for life in lives],
-        [life.end_seq for life in lives], [ENDS.index(life.ended) for life in lives], [life.held for life in lives],
+    odd_lives = _of_lives(lives)
+    return Columns(*(np.concatenate([getattr(ordinary, n), getattr(odd_lives, n)]) for n in _NAMES))
+
+
+def _of_lives(lives: list[Life]) -> Columns:
+    rows = [
+        (
+            life.page[2], UNTAGGED if life.tag is None else life.tag, NOBODY if life.req is None else life.req,
+            life.reserve_seq, life.end_seq, ENDS.index(life.ended),
+        )
+        for life in lives
     ]  # fmt: skip
-    names = Columns.__dataclass_fields__
-    return Columns(
-        *(np.concatenate([getattr(ordinary, n), np.array(c, getattr(ordinary, n).dtype)]) for n, c in zip(names, columns, strict=True))
-    )
+    page, tag, req, reserve_seq, end_seq, ended = np.array(rows, np.int64).reshape(-1, 6).T
+    return Columns(page, tag, req, reserve_seq, end_seq, ended, np.array([life.held for life in lives], bool))
 
 
 def _begins(row: Row) -> bool:

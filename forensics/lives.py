@@ -31,7 +31,7 @@ class Life:
     """One life of a page under a tag: (reserve_seq, end_seq]. `at` is the worker whose request `req` owned it."""
 
     page: PageKey
-    tag: int
+    tag: int | None
     req: int | None
     reserve_seq: int
     at: WorkerKey
@@ -45,7 +45,7 @@ class Life:
             self.end_seq, self.ended = seq, how
 
 
-Lives = dict[tuple[int, PageKey], Life]
+Lives = dict[tuple[int | None, PageKey], Life]
 """By (tag, page)."""
 
 

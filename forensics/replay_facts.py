@@ -88,7 +88,9 @@ class Facts:
                 zip(self._page_place, self.page_pool.tolist(), self.page_number.tolist(), strict=True)
             )
         }
-        self._bounds = {places[name]: bounds[i : i + 2] for i, name in enumerate(zip(*names, strict=True)) if name in places}
+        self._bounds = {
+            places[name]: bounds[i : i + 2] for i, name in enumerate(zip(*names, strict=True)) if name in places
+        }
 
     def members_of(self, pages: list[int] | Ints) -> NDArray[np.int32]:
         """The numbers of the pages that some pages of the evidence stand for: each for itself where nothing else is said."""

@@ -46,7 +46,8 @@ def key_of(row: Row) -> WorkerKey:
 def _page_lists(column: pa.ChunkedArray) -> list[Pages | None]:
     """The lists of a column, each a view of its values; a null is None."""
     lists = column.combine_chunks()
-    values = memoryview(np.ascontiguousarray(lists.values.to_numpy()) if len(lists) else np.empty(0, np.int32))
+    numbers: Any = np.ascontiguousarray(lists.values.to_numpy()) if len(lists) else np.empty(0, np.int32)
+    values = memoryview(numbers)
     bounds = lists.offsets.to_pylist()
     known = lists.is_valid().to_pylist()
     return [values[bounds[i] : bounds[i + 1]] if known[i] else None for i in range(len(lists))]

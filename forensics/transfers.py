@@ -144,7 +144,9 @@ class Transfers:
         if lists["src_pages"] is None or ends.source not in self.workers:
             return None
         lo, hi = self._window(batch, ends.source)
-        return Source((ends.source, lists["src_pool"], -1), lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source))
+        return Source(
+            (ends.source, lists["src_pool"], -1), lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source)
+        )
 
     def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""

@@ -58,10 +58,14 @@ def classes(
         np.where(_alone(runs, views, events), np.arange(count), NONE), *_life_numbers(runs, lives, outcomes, views.page, views.tag),
     )  # fmt: skip
     parts = (
-        Elements(events.view, (*events.values(lives, outcomes), _beyond(events.pos, least[events.view])), events.source),
+        Elements(
+            events.view, (*events.values(lives, outcomes), _beyond(events.pos, least[events.view])), events.source
+        ),
         Elements(reads.view, (reads.run, _beyond(reads.pos, least[reads.view])), np.full(len(reads.view), NONE)),
     )
-    digest = base = _digest(own) + sum((_sums(part, _digest(part.values), count) for part in parts), np.zeros(count, np.uint64))
+    digest = base = _digest(own) + sum(
+        (_sums(part, _digest(part.values), count) for part in parts), np.zeros(count, np.uint64)
+    )
     known = 0
     while True:
         _, first, of_view = np.unique(digest, return_index=True, return_inverse=True)
@@ -130,7 +134,9 @@ def _alone(runs: Runs, views: Views, events: _Events) -> Mask:
     movers: dict[WorkerKey, int] = {}
     number = np.array(
         [
-            NONE if one.event.mover is None or one.event.kind not in FILLS else movers.setdefault(one.event.mover, len(movers))
+            NONE
+            if one.event.mover is None or one.event.kind not in FILLS
+            else movers.setdefault(one.event.mover, len(movers))
             for one in runs.events
         ],
         np.int64,

@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.content import EventRun
-from forensics.life_table import LifeTable, Place
+from forensics.life_table import UNTAGGED, LifeTable, Place
 from forensics.reading import SLOT, ReadRun
 from forensics.rows import Ints, WorkerKey
 
 WHOLE = -3
 """Stands for the tag of a view that is the whole history of its page."""
-UNTAGGED = -2
-"""Stands for the tag of a read whose row names none."""
 MOST = 8
 """Events in a view, on the average of a page (its own events spread over all its views, too); beyond it is viewed whole."""
 
@@ -161,7 +159,9 @@ class _Builder:
             for name in ("lo", "hi")
         )
         self.s0 = np.array([run.read.s0 for _, run in runs.reads], np.int64)
-        self.s1 = np.array([run.read.passes[-1].seq if run.read.passes else run.read.s0 for _, run in runs.reads], np.int64)
+        self.s1 = np.array(
+            [run.read.passes[-1].seq if run.read.passes else run.read.s0 for _, run in runs.reads], np.int64
+        )
         self.of_event = np.searchsorted(self.pages, runs.event.page)
         order = np.lexsort((runs.event.run, his[runs.event.run], los[runs.event.run], self.of_event))
         self.order, self.group = order, self.of_event[order]
@@ -232,7 +232,11 @@ class _Builder:
         walls = np.flatnonzero(clean)
         keys = at(self.group[walls], self.hi[walls])
         wall = np.searchsorted(keys, at(group, first), "right") - 1
-        known = (wall >= 0) & (self.group[walls[np.maximum(wall, 0)]] == group) if len(walls) else np.zeros(len(group), bool)
+        known = (
+            (wall >= 0) & (self.group[walls[np.maximum(wall, 0)]] == group)
+            if len(walls)
+            else np.zeros(len(group), bool)
+        )
         lo = np.full(len(group), -2, np.int64)
         lo[known] = np.minimum(self.lo[walls[wall[known]]], reserve[known])
         hi = np.maximum(last, end)
@@ -254,14 +258,15 @@ class _Builder:
             most[place] = max(most[place], tok_hi)
         firm = np.array([run.event.kind != "ghost" for run in runs], bool)
         covers = np.array(
-            [run.event.parts == 1 and run.event.tok_lo == 0 and run.event.tok_hi >= most[run.event.page[:2]] for run in runs],
+            [
+                run.event.parts == 1 and run.event.tok_lo == 0 and run.event.tok_hi >= most[run.event.page[:2]]
+                for run in runs
+            ],
             bool,
         )
         return firm[self.run], covers[self.run]
 
-    def _with_own(
-        self, group: Ints, tag: Ints, known: Ints, keys: Ints, start: Ints, stop: Ints
-    ) -> tuple[Ints, Ints]:
+    def _with_own(self, group: Ints, tag: Ints, known: Ints, keys: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Stretched to every event under the view's own tag."""
         if not len(keys) or not len(self.run):
             return start, stop
