@@ -22,10 +22,11 @@ from forensics.verdict import Kind, Verdict
 LARGE = "KVWITNESS_LARGE_SAMPLES"
 
 
-def each_sample(*, on_demand: bool = False):
-    """One test per sample; with `on_demand`, the large ones only where they are asked for."""
+def each_sample(*, on_demand: bool = False, large: bool = True):
+    """One test per sample; with `on_demand`, the large ones only where they are asked for (without `large`, never)."""
     skip = pytest.mark.skipif(LARGE not in os.environ, reason=f"takes minutes: set {LARGE}=1 to run it")
-    marked = [pytest.param(one, id=one.name, marks=[skip] if on_demand and one.large else []) for one in SAMPLES]
+    chosen = [sample for sample in SAMPLES if large or not sample.large]
+    marked = [pytest.param(one, id=one.name, marks=[skip] if on_demand and one.large else []) for one in chosen]
     return pytest.mark.parametrize("sample", marked)
 
 
@@ -107,7 +108,7 @@ def test_donors_pages_mechanism_and_first_step_are_those_of_physical_truth(sampl
             assert verdict["first_step"] <= one["first_step"] <= last, one["rid"]
 
 
-@each_sample()
+@each_sample(large=False)
 def test_its_readme_quotes_what_is_printed(sample: Sample, judged, monkeypatch):
     monkeypatch.chdir(HERE.parent)
     monkeypatch.setattr(forensics.cli, "foreign_reads", lambda ledger, **asked: judged(sample))  # once is enough
