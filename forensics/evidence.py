@@ -19,7 +19,7 @@ from forensics.cells import Cells
 from forensics.collisions import collisions
 from forensics.content import ContentEvent, EventRun, local_events, proved_by_checks, run_of
 from forensics.life_table import LifeTable
-from forensics.lives import PageKey
+from forensics.lives import Life, PageKey
 from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
 from forensics.order import INF, build_order
 from forensics.outcomes import Outcomes, outcomes
@@ -125,14 +125,15 @@ class _Preparation:
         shown = [e if e.tok_hi != WHOLE_PAGE else widened(e, extents) for e in found.events if e.page in extents]
         shown += ghosts_on(found, [ghost for ghost in ghosts_of_pools if ghost.pages is None], extents)
         event_rows = self._event_rows(shown, cells)
+        on_pages = list(lives_on(found, self.lives, self.tiers.lives))
         return Evidence(
             requests=_table("requests", self.requests.rows),
             cells=_table("cells", _cell_rows(cells)),
             events=_table("events", event_rows),
-            reads=_table("reads", self._read_rows(found, cells)),
+            reads=_table("reads", self._read_rows(found, cells, on_pages)),
             passes=_table("passes", self._pass_rows()),
             shares=_table("shares", self._share_rows(found, takings)),
-            tags=_table("tags", self._tag_rows(found, recorded)),
+            tags=_table("tags", self._tag_rows(on_pages, recorded)),
             owners=_table("owners", self.requests.owners()),
             members=_table("members", found.members),
             missing=tuple(self.missing),
@@ -189,15 +190,16 @@ class _Preparation:
             }  # fmt: skip
         return row
 
-    def _read_rows(self, found: StandIns, cells: Cells) -> list[Row]:
+    def _read_rows(self, found: StandIns, cells: Cells, on_pages: list[tuple[PageKey, Life]]) -> list[Row]:
         """Reads per cell."""
         rows: list[Row] = []
+        lives = {(page, life.tag): life for page, life in on_pages}
         for key, read in found.reads:
             if not read.passes:
                 continue
             page: PageKey = (key, read.pool, read.page)
             rq = self.requests.rq_of[key, read.req]
-            life = self.lives.get(read.tag, found.page_of[page])
+            life = lives.get((page, read.tag))
             shift = read.req_lo - read.tok_lo if read.req_lo is not None else None
             first, last = read.passes[0], read.passes[-1]
             for cell in cells.of(page, read.tok_lo, read.tok_hi):
@@ -251,13 +253,13 @@ class _Preparation:
             "key_state": key_state(taking.given, taking.taken),
         }  # fmt: skip
 
-    def _tag_rows(self, found: StandIns, recorded: Outcomes) -> list[Row]:
+    def _tag_rows(self, on_pages: list[tuple[PageKey, Life]], recorded: Outcomes) -> list[Row]:
         return [
             {
                 "tag": life.tag, **_place(page), "owner": self.requests.owner(life.at, life.req),
                 "reserve_seq": life.reserve_seq, "end_seq": life.end_seq, "ended": life.ended, **recorded.of(life),
             }
-            for page, life in lives_on(found, self.lives, self.tiers.lives)
+            for page, life in on_pages
         ]  # fmt: skip
 
 

@@ -69,6 +69,20 @@ class LifeTable:
         row = int(lives.rows(np.array([UNTAGGED if tag is None else tag]), np.array([page[2]]))[0])
         return lives.life(row) if row >= 0 else None
 
+    def get_all(self, tags: list[int], pages: list[PageKey]) -> list[Life | None]:
+        """The life of each page under the tag beside it."""
+        found: list[Life | None] = [None] * len(pages)
+        by_place: dict[Place, list[int]] = defaultdict(list)
+        for i, page in enumerate(pages):
+            by_place[page[:2]].append(i)
+        for place, asked in by_place.items():
+            lives = self.of_place.get(place)
+            if lives is not None:
+                rows = lives.rows(np.array([tags[i] for i in asked]), np.array([pages[i][2] for i in asked]))
+                for i, row in zip(asked, rows.tolist(), strict=True):
+                    found[i] = lives.life(row) if row >= 0 else None
+        return found
+
     def pages_of(self, tag: int) -> set[int]:
         """Pages that had a life under a tag, on any worker."""
         return {page for lives in self.of_place.values() for page in lives.pages_under(tag)}
@@ -172,8 +186,8 @@ def _odd_pages(worker: WorkerRows, rows: list[Row]) -> Ints:
 
 def _outside(pages: Ints, known: Ints) -> Ints:
     """Those of `pages` that are not among `known`; in nearly every row they are a slice of it."""
-    if not len(pages):
-        return pages
+    if not len(pages) or np.array_equal(known, pages):
+        return pages[:0]
     at = np.flatnonzero(known == pages[0])
     if len(at) and np.array_equal(known[at[0] : at[0] + len(pages)], pages):
         return pages[:0]

@@ -101,6 +101,9 @@ class Unbinds:
 
     def first_after(self, pages: Ints, after: int) -> Ints:
         """The first seq after `after` that unbinds each of `pages`; INF where none does."""
+        later = next((named for seq, named in self._rows if seq > after), None)
+        if later is not None and np.array_equal(as_ints(later), pages):
+            return np.full(len(pages), next(seq for seq, _ in self._rows if seq > after), np.int64)
         if self._index is None:
             self._index = self._indexed()
         known, keys = self._index
@@ -235,7 +238,7 @@ def page_reads(worker: WorkerRows, attendance: Attendance) -> list[ReadRun]:
         first = (row["pos"] or 0) * unit
         for span in worker.spans(row["pool"], row["pages"], row):
             untils = attendance.until(row["pool"], span.pages, row["seq"])
-            for until in np.unique(untils).tolist():
+            for until in np.unique(untils).tolist() if np.any(untils != untils[0]) else untils[:1].tolist():
                 passes, alike = attendance.passes_in(row["seq"], until), untils == until
                 if passes:
                     holds = (0, INF) if row["pool"] == STATE else (first + span.tok_lo, first + span.tok_hi)

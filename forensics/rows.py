@@ -73,6 +73,10 @@ def spans(pages: Pages, tok_off: int | None, tokens: int | None, page_tokens: in
 
     Pages that are covered alike come together: at most the first, those between, and the last.
     """
+    if not tok_off and tokens is None and page_tokens > 0:
+        if len(pages):
+            yield PageSpan(as_ints(pages), np.arange(len(pages)), 0, page_tokens)
+        return
     start = tok_off or 0
     stop = len(pages) * page_tokens if tokens is None else start + tokens
     numbers = as_ints(pages)
@@ -121,27 +125,24 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
         key = (state.worker, state.epoch)
         found[key] = WorkerRows(key, ordinal=state.ordinal)
 
+    def at(key: WorkerKey) -> WorkerRows:
+        if key not in found:
+            found[key] = WorkerRows(key)
+        return found[key]
+
     def of(row: Row) -> WorkerRows:
-        return found.setdefault(key_of(row), WorkerRows(key_of(row)))
+        return at((row["worker"], row["epoch"]))
 
     for row in rows_of(ledger.tables["workers"]):
         _apply_worker_row(of(row), row)
-    for row in rows_of(ledger.tables["requests"]):
-        of(row).requests.append(row)
-    for row in rows_of(expand_pages(ledger.tables["pages"]), pages_as_views=True):
-        of(row).pages.append(row)
-    for row in rows_of(ledger.tables["transfers"], pages_as_views=True):
-        of(row).transfers.append(row)
-    for row in rows_of(ledger.tables["cache"], pages_as_views=True):
-        of(row).cache.append(row)
-    for row in rows_of(ledger.tables["steps"]):
-        of(row).steps.append(row)
-    for row in rows_of(ledger.tables["checks"]):
-        of(row).checks.append(row)
+    tables = {name: ledger.tables[name] for name in ("requests", "transfers", "cache", "steps", "checks")}
+    for name, table in (tables | {"pages": expand_pages(ledger.tables["pages"])}).items():
+        for row in rows_of(table, pages_as_views=True):
+            getattr(of(row), name).append(row)
     for table in ledger.tables.values():
         columns = (table[name].to_pylist() for name in ("worker", "epoch", "seq"))
         for worker, epoch, seq in zip(*columns, strict=True):
-            found.setdefault((worker, epoch), WorkerRows((worker, epoch))).seqs.append(seq)
+            at((worker, epoch)).seqs.append(seq)
     for rows in found.values():
         rows.seqs.sort()
     return found

@@ -100,12 +100,9 @@ def ghosts_on(found: StandIns, ghosts: list[PoolGhost], extents: dict[PageKey, i
 def lives_on(found: StandIns, lives: LifeTable, of_tiers: Lives) -> Iterator[tuple[PageKey, Life]]:
     """(stand-in, life) for every life that a verdict on it may ask for."""
     whole = {page: key for key, page in found.page_of.items() if found.tag_of[key] == WHOLE}
-    for key, tags in found.tags.items():
-        if found.tag_of[key] != WHOLE:
-            for tag in sorted(tags):
-                life = lives.get(tag, found.page_of[key])
-                if life is not None:
-                    yield key, life
+    named = [(key, tag) for key, tags in found.tags.items() if found.tag_of[key] != WHOLE for tag in sorted(tags)]
+    asked = lives.get_all([tag for _, tag in named], [found.page_of[key] for key, _ in named])
+    yield from ((key, life) for (key, _), life in zip(named, asked, strict=True) if life is not None)
     for (_, page), life in of_tiers.items():
         if page in whole:
             yield whole[page], life

@@ -213,8 +213,13 @@ def _digest(columns: tuple[Ints, ...]) -> Digest:
 def _sums(part: Elements, digest: Digest, count: int) -> Digest:
     """Sums of the digests of each view's elements (which lie together, by view)."""
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(digest, dtype=np.uint64)])
-    first, last = np.searchsorted(part.view, np.arange(count)), np.searchsorted(part.view, np.arange(count), "right")
-    return total[last] - total[first]
+    bounds = _bounds(part, count)
+    return total[bounds[1:]] - total[bounds[:-1]]
+
+
+def _bounds(part: Elements, count: int) -> Ints:
+    """Where the elements of each view begin, and where those of the last end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part.view, minlength=count))])
 
 
 def _from_sources(part: Elements, of_view: Ints, count: int) -> Digest:
@@ -228,7 +233,8 @@ def _differ(own: tuple[Ints, ...], parts: tuple[Elements, ...], of_view: Ints, f
     if any(bool(np.any(column != column[like])) for column in own):
         return True
     for part in parts:
-        begin, stop = (np.searchsorted(part.view, np.arange(len(of_view)), side) for side in ("left", "right"))
+        bounds = _bounds(part, len(of_view))
+        begin, stop = bounds[:-1], bounds[1:]
         if bool(np.any(stop - begin != (stop - begin)[like])):
             return True
         twin = np.arange(len(part.view)) + (begin[like] - begin)[part.view]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ MOST = 8
 NOWHERE = -1
 FOREVER = 1 << 62
 PAGE_BITS = 32
+
+DENSE = 64
+"""Numbers of pages that are looked up in a table: up to so many for each page that is there."""
 
 Mask = NDArray[np.bool_]
 
@@ -133,12 +137,19 @@ def _needed_whole(runs: Runs) -> Ints:
     beside = {key for (key, _), named in pools.items() if len(named) > 1}
     places = [i for i, (key, pool) in enumerate(runs.places) if key[1] == 0 or (key in beside and pool != SLOT)]
     touched = np.unique(np.concatenate([runs.read.page, runs.source.page]))
-    request = np.array([number[key, run.read.req] for key, run in runs.reads], np.int64)[runs.read.run]
-    tag = _rank(np.array([_tag(run) for _, run in runs.reads], np.int64))[runs.read.run]
-    order = np.lexsort((tag, runs.read.page, request))
-    request, page, tag = request[order], runs.read.page[order], tag[order]
-    again = (request[1:] == request[:-1]) & (page[1:] == page[:-1]) & (tag[1:] != tag[:-1])
-    return np.union1d(touched[np.isin(touched >> PAGE_BITS, places)], page[1:][again])
+    again = _read_again(runs, np.array([number[key, run.read.req] for key, run in runs.reads], np.int64))
+    return np.union1d(touched[np.isin(touched >> PAGE_BITS, places)], again)
+
+
+def _read_again(runs: Runs, request_of: Ints) -> Ints:
+    """Pages that one request (of each run of reads) reads under several tags."""
+    tag_of = _rank(np.array([_tag(run) for _, run in runs.reads], np.int64))
+    tags = np.unique(np.stack([request_of, tag_of]), axis=1)[0]
+    several = np.isin(request_of, tags[1:][tags[1:] == tags[:-1]])[runs.read.run]
+    request, page, tag = request_of[runs.read.run[several]], runs.read.page[several], tag_of[runs.read.run[several]]
+    order = np.lexsort((tag, page, request))
+    request, page, tag = request[order], page[order], tag[order]
+    return page[1:][(request[1:] == request[:-1]) & (page[1:] == page[:-1]) & (tag[1:] != tag[:-1])]
 
 
 def _tag(run: ReadRun) -> int:
@@ -162,18 +173,39 @@ class _Builder:
         self.s1 = np.array(
             [run.read.passes[-1].seq if run.read.passes else run.read.s0 for _, run in runs.reads], np.int64
         )
-        self.of_event = np.searchsorted(self.pages, runs.event.page)
-        order = np.lexsort((runs.event.run, his[runs.event.run], los[runs.event.run], self.of_event))
-        self.order, self.group = order, self.of_event[order]
+        of_event = self._group(runs.event.page)
+        rank = np.empty(len(los), np.int64)
+        rank[np.lexsort((np.arange(len(los)), his, los))] = np.arange(len(los))
+        order = np.argsort(of_event * max(len(los), 1) + rank[runs.event.run], kind="stable")
+        self.order, self.group = order, of_event[order]
         self.run = runs.event.run[order]
+        self.los, self.his = los, his
         self.lo, self.hi = los[self.run], his[self.run]
+
+    def _group(self, pages: Ints) -> Ints:
+        """The place of each page among `self.pages`, by looking it up where page numbers are dense."""
+        start = np.searchsorted(self.pages, np.arange(len(self.runs.places) + 1) << PAGE_BITS)
+        group = np.empty(len(pages), np.int64)
+        at = pages >> PAGE_BITS
+        for place, (first, last) in enumerate(pairwise(start.tolist())):
+            here = np.flatnonzero(at == place)
+            if not len(here):
+                continue
+            mine = page_number(self.pages[first:last])
+            if mine[-1] < DENSE * len(mine):
+                known = np.zeros(int(mine[-1]) + 1, np.int64)
+                known[mine] = np.arange(first, last)
+                group[here] = known[page_number(pages[here])]
+            else:
+                group[here] = np.searchsorted(self.pages, pages[here])
+        return group
 
     def views(self) -> Views:
         """See `Views`."""
         runs = self.runs
         read_tag = np.array([_tag(run) for _, run in runs.reads], np.int64)[runs.read.run]
         src_tag = _of_events(runs, _source_tag)[runs.source.run]
-        groups = np.searchsorted(self.pages, np.concatenate([runs.read.page, runs.source.page]))
+        groups = self._group(np.concatenate([runs.read.page, runs.source.page]))
         tags = np.where(self.whole[groups], WHOLE, np.concatenate([read_tag, src_tag]))
         known, tag_rank = np.unique(tags, return_inverse=True)
         keys, of_key = np.unique(groups * len(known) + tag_rank, return_inverse=True)
@@ -218,19 +250,21 @@ class _Builder:
 
     def _stretch(self, group: Ints, first: Ints, last: Ints, reserve: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """(start, stop, lo, hi) of each view: back to the last write of the whole page, or to the tag's reserve before it."""
-        seqs = np.unique(np.concatenate([self.lo, self.hi, first, last, reserve, end, [-2]]))
+        seqs = np.unique(np.concatenate([self.los, self.his, first, last, reserve, end, [-2]]))
         width = len(seqs) + 1
 
         def at(of: Ints, seq: Ints) -> Ints:
             return of * width + np.searchsorted(seqs, seq)
 
+        starts, ends = (self.group * width + np.searchsorted(seqs, of_run)[self.run] for of_run in (self.los, self.his))
         firm, covers = self._kinds()
-        reached = np.maximum.accumulate(at(self.group, np.where(firm, self.hi, -2))) if len(self.run) else self.hi
+        never = self.group * width + np.searchsorted(seqs, -2)
+        reached = np.maximum.accumulate(np.where(firm, ends, never)) if len(self.run) else ends
         before = np.r_[-1, reached[:-1]][: len(reached)]
         # `before` of an earlier page is less than any number of this one.
-        clean = firm & covers & (before <= at(self.group, self.lo))
+        clean = firm & covers & (before <= starts)
         walls = np.flatnonzero(clean)
-        keys = at(self.group[walls], self.hi[walls])
+        keys = ends[walls]
         wall = np.searchsorted(keys, at(group, first), "right") - 1
         known = (
             (wall >= 0) & (self.group[walls[np.maximum(wall, 0)]] == group)
@@ -240,10 +274,10 @@ class _Builder:
         lo = np.full(len(group), -2, np.int64)
         lo[known] = np.minimum(self.lo[walls[wall[known]]], reserve[known])
         hi = np.maximum(last, end)
-        longest = np.maximum.accumulate(at(self.group, self.hi)) if len(self.run) else self.hi
+        longest = np.maximum.accumulate(ends) if len(self.run) else ends
         start = np.searchsorted(longest, at(group, np.minimum(lo, reserve)), "right")
         start = np.maximum(start, np.searchsorted(self.group, group))
-        stop = np.searchsorted(at(self.group, self.lo), at(group, hi), "left")
+        stop = np.searchsorted(starts, at(group, hi), "left")
         return start, np.maximum(stop, start), lo, hi
 
     def _kinds(self) -> tuple[Mask, Mask]:
