@@ -83,9 +83,9 @@ class LifeTable:
                     found[i] = lives.life(row) if row >= 0 else None
         return found
 
-    def pages_of(self, tag: int) -> set[int]:
+    def pages_of(self, tag: int) -> list[int]:
         """Pages that had a life under a tag, on any worker."""
-        return {page for lives in self.of_place.values() for page in lives.pages_under(tag)}
+        return [page for lives in self.of_place.values() for page in lives.pages_under(tag)]
 
 
 class PlaceLives:
@@ -177,14 +177,14 @@ def _odd_pages(worker: WorkerRows, rows: list[Row]) -> Ints:
             begun[tag] = row
         elif row["op"] != "free" and tag is not None:
             if tag in begun:
-                strange = _outside(pages, as_ints(begun[tag]["pages"]))
+                strange = outside(pages, as_ints(begun[tag]["pages"]))
                 odd += [strange] if len(strange) and is_of(tag, worker) else []
             elif is_of(tag, worker):
                 odd.append(pages)
     return np.unique(np.concatenate([np.empty(0, np.int64), *odd]))
 
 
-def _outside(pages: Ints, known: Ints) -> Ints:
+def outside(pages: Ints, known: Ints) -> Ints:
     """Those of `pages` that are not among `known`; in nearly every row they are a slice of it."""
     if not len(pages) or np.array_equal(known, pages):
         return pages[:0]

@@ -119,7 +119,8 @@ class Mechanisms:
         pool = self._pool(x)
         if pool == SLOT:
             return False
-        for y in self.facts.select_reads(self._beside(x.rq, pool)):
+        beside = self._beside(x.rq, pool)
+        for y in self.facts.select_reads(beside) if len(beside) else ():
             overlapping = x.req_lo < y.req_hi and y.req_lo < x.req_hi
             if overlapping and self.classifier.history(y.cell).was_filled(y.tag, y.s0):
                 return True
