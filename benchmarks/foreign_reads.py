@@ -193,8 +193,9 @@ def measure(name: str, directory: str) -> dict[str, float]:
     given = ready(read_ledger(directory))
     cpu, wall = time.process_time(), time.perf_counter()
     measured(given)
+    rows = sum(len(page) for page, _, _ in given.values()) if isinstance(given, dict) else 0
     spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    return spent | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return spent | {"rows": rows, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def main() -> None:
@@ -217,6 +218,7 @@ def main() -> None:
             print(
                 f"{name:<24} {spent['cpu']:7.2f} s CPU {spent['wall']:7.2f} s wall {micros['cpu']:7.3f} us CPU"
                 f" {micros['wall']:7.3f} us wall a page event, {spent['peak_mb']:6.0f} MB"
+                + (f" (of which {spent['rows']:,} are flat rows here)" if spent["rows"] else "")
             )
 
 

@@ -1,7 +1,8 @@
 """Evidence: a ledger as the tables that both verdict engines read (docs/verdicts.md, "Evidence").
 
 Invariant: evidence resolves names, page lists, loss and order between workers; it decides nothing about
-content. Everything both engines share is here and in the modules it calls, so a fault here is common to both.
+content. Pages whose history is the same to every reader have one stand-in (`stand_ins.py`). Everything both engines share
+is here and in the modules it calls, so a fault here is common to both.
 """
 
 from __future__ import annotations
