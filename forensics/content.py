@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from forensics.lives import PageKey
 from forensics.order import INF, NOTHING
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.rows import Ints, Row, WorkerKey, WorkerRows
 
 OWN_RANK, AUTHORITATIVE, SUBORDINATE = 2, 1, 0
 """Whose word stands where two workers write one page under one tag; None = not known."""
@@ -65,11 +67,45 @@ class ContentEvent:
     acked: bool = False
 
 
-def local_events(worker: WorkerRows) -> list[ContentEvent]:
+@dataclass(frozen=True, slots=True)
+class EventRun:
+    """One event on each of several pages: what one row did to pages that it covers alike.
+
+    `pages`, `index` int64: the pages, and the place of each in the row's list. `event` has no page, no digest and the
+    source and `pos` of index 0. `digests`, `sources`: the row's lists, by index. `collided`: pages to whose event it applies.
+    """
+
+    event: ContentEvent
+    pages: Ints
+    index: Ints
+    digests: list[int] | None = None
+    sources: Ints | None = None
+    collided: frozenset[int] = frozenset()
+
+    def at(self, i: int, page: PageKey, source: PageKey | None) -> ContentEvent:
+        """The event on the page at place `i` of the run, as one on `page`, from `source`."""
+        event, index = self.event, int(self.index[i])
+        return replace(
+            event,
+            page=page,
+            digest=event.digest if self.digests is None else digest_of(self.digests, index),
+            pos=None if event.pos is None else event.pos + index,
+            source=None if event.source is None or source is None else replace(event.source, page=source),
+            collided=event.collided or int(self.pages[i]) in self.collided,
+        )
+
+
+def run_of(event: ContentEvent) -> EventRun:
+    """A run of one page."""
+    source = None if event.source is None else np.array([event.source.page[2]], np.int64)
+    return EventRun(event, np.array([event.page[2]], np.int64), np.zeros(1, np.int64), None, source)
+
+
+def local_events(worker: WorkerRows) -> list[EventRun]:
     """Events of the worker's own `write` and `scrub` rows. Writes of appended pages are growth, made elsewhere."""
     times = {row["seq"]: row["t"] for row in (*worker.pages, *worker.transfers, *worker.requests, *worker.steps)}
     appended = {row["tag"] for row in worker.pages if row["op"] == "append"}
-    events: list[ContentEvent] = []
+    events: list[EventRun] = []
     for row in worker.pages:
         if row["op"] not in ("write", "scrub") or row["pages"] is None:
             continue
@@ -79,13 +115,12 @@ def local_events(worker: WorkerRows) -> list[ContentEvent]:
         t_lo = row["t"] if row["since_seq"] is None else times.get(since)
         part, parts = part_of(row)
         for span in worker.spans(row["pool"], row["pages"], row):
-            events.append(
-                ContentEvent(
-                    (worker.key, row["pool"], span.page), row["op"], span.tok_lo, span.tok_hi, since, row["seq"],
-                    t_lo, row["t"], row["req"], row["tag"], part, parts, worker.key, stream=row["stream"],
-                    digest=digest_of(row, span.index), pos=pos_of(row, span.index), authority=OWN_RANK,
-                )
+            event = ContentEvent(
+                (worker.key, row["pool"], -1), row["op"], span.tok_lo, span.tok_hi, since, row["seq"],
+                t_lo, row["t"], row["req"], row["tag"], part, parts, worker.key, stream=row["stream"],
+                pos=row["pos"], authority=OWN_RANK,
             )  # fmt: skip
+            events.append(EventRun(event, span.pages, span.index, row["digests"]))
     return events
 
 
@@ -95,9 +130,8 @@ def part_of(row: Row) -> tuple[int, int]:
     return (row["part"] or 0, parts) if parts > 1 else (0, 1)
 
 
-def digest_of(row: Row, index: int) -> int | None:
-    """The digest of the row's page at `index`; None where it has none."""
-    digests = row["digests"]
+def digest_of(digests: list[int] | None, index: int) -> int | None:
+    """The digest of a row's page at `index`; None where it has none."""
     return digests[index] if digests is not None and index < len(digests) else None
 
 
@@ -106,7 +140,7 @@ def pos_of(row: Row, index: int) -> int | None:
     return None if row["pos"] is None else int(row["pos"]) + index
 
 
-def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[ContentEvent]:
+def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRun]:
     """Landings on a worker's pages, placed by its failed tag checks.
 
     A failed tag check proves that the page held `found` at its `step`, and the same request's checks of earlier
@@ -127,11 +161,19 @@ def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[Con
         first.setdefault(at, (held, run["since_seq"]))
     if not first:
         return events
-    placed = []
-    for event in events:
-        found = first.get((event.page[1], event.page[2], event.tag or 0)) if event.page[0] == worker.key else None
-        if event.kind == "landing" and found is not None and event.lo <= found[1] and event.hi > found[0]:
-            placed.append(replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1])))
-        else:
-            placed.append(event)
+    placed: list[EventRun] = []
+    for one in events:
+        event = one.event
+        if event.page[0] != worker.key or event.kind != "landing":
+            placed.append(one)
+            continue
+        proofs = [first.get((event.page[1], page, event.tag or 0)) for page in one.pages.tolist()]
+        rest = np.ones(len(proofs), bool)
+        for i, found in enumerate(proofs):
+            if found is not None and event.lo <= found[1] and event.hi > found[0]:
+                narrowed = replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1]))
+                placed.append(replace(one, event=narrowed, pages=one.pages[i : i + 1], index=one.index[i : i + 1]))
+                rest[i] = False
+        if rest.any():
+            placed.append(replace(one, pages=one.pages[rest], index=one.index[rest]))
     return placed

@@ -1,30 +1,37 @@
 """Evidence: a ledger as the tables that both verdict engines read (docs/verdicts.md, "Evidence").
 
 Invariant: evidence resolves names, page lists, loss and order between workers; it decides nothing about
-content. Everything both engines share is here and in the modules it calls, so a fault here is common to both.
+content. Pages whose history is the same to every reader have one stand-in (`stand_ins.py`). Everything both engines share
+is here and in the modules it calls, so a fault here is common to both.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from engine.ledger.reader import Ledger
-from forensics.cache import Taking, identity, key_state, takings
+from forensics.cache import Taking, identity, key_state
+from forensics.cache import takings as takings_of
 from forensics.cells import Cells
 from forensics.collisions import collisions
-from forensics.content import OWN_RANK, ContentEvent, local_events, proved_by_checks
-from forensics.lives import PageKey, tag_lives
-from forensics.loss import Missing, ghost_events, ghosts, missing_rows
+from forensics.content import ContentEvent, EventRun, local_events, proved_by_checks, run_of
+from forensics.life_table import LifeTable
+from forensics.lives import Life, PageKey
+from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
 from forensics.order import INF, build_order
-from forensics.outcomes import outcomes
-from forensics.reading import PageRead, attendances_of, page_reads, rewrites
+from forensics.outcomes import Outcomes, outcomes
+from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
 from forensics.requests import Requests
 from forensics.rows import Row, WorkerKey, worker_rows
+from forensics.stand_ins import StandIns, ghosts_on, lives_on, stand_ins, widened
 from forensics.tiers import tiers
 from forensics.transfers import Transfers
+from forensics.view_classes import classes
+from forensics.views import WHOLE, Runs, views
 
 _I, _B, _S = pa.int64(), pa.bool_(), pa.string()
 
@@ -60,6 +67,7 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
         "granted failed held unreturned misdirected collided",
     ),
     "owners": _schema("owner", "rid tenant"),
+    "members": _schema("epoch page", "worker pool").append(pa.field("numbers", pa.list_(pa.int32()))),
 }
 
 
@@ -75,12 +83,13 @@ class Evidence:
     shares: pa.Table
     tags: pa.Table
     owners: pa.Table
+    members: pa.Table
     missing: tuple[Missing, ...] = ()
 
 
-def prepare(ledger: Ledger) -> Evidence:
-    """Build the evidence of a ledger."""
-    return _Preparation(ledger).evidence()
+def prepare(ledger: Ledger, *, page_by_page: bool = False) -> Evidence:
+    """Build the evidence of a ledger. With `page_by_page` each page has its whole history to itself, at any cost."""
+    return _Preparation(ledger).evidence(page_by_page)
 
 
 class _Preparation:
@@ -88,41 +97,59 @@ class _Preparation:
         self.workers = worker_rows(ledger)
         self.missing = missing_rows(ledger, self.workers)
         self.order = build_order(self.workers)
-        self.lives = tag_lives(self.workers)
+        self.lives = LifeTable(self.workers)
         self.attendances = attendances_of(self.workers)
         self.requests = Requests(self.workers, self.missing)
         self.collisions = collisions(self.workers, self.requests.owner)
         self.tiers = tiers(self.workers, self.order, self.missing, self.lives)
+        self._growths: dict[tuple[Any, ...], int] = {}
 
-    def evidence(self) -> Evidence:
-        reads: list[tuple[WorkerKey, PageRead]] = []
-        events = [event for worker in self.workers.values() for event in local_events(worker)]
-        for key, by_req in self.attendances.items():
-            for attendance in by_req.values():
-                reads += [(key, read) for read in page_reads(self.workers[key], attendance)]
-                events += rewrites(self.workers[key], attendance)
+    def evidence(self, page_by_page: bool) -> Evidence:
+        reads = [
+            (key, run)
+            for key, by_req in self.attendances.items()
+            for attendance in by_req.values()
+            for run in page_reads(self.workers[key], attendance)
+        ]
         transfers = Transfers(self.workers, self.order, self.collisions)
-        events += transfers.landings()
-        for worker in self.workers.values():
-            events = proved_by_checks(worker, events)
-        events += self.tiers.events
-        cells = Cells(events, reads)
+        events = self._event_runs(transfers, reads)
+        ghosts_of_pools = [*ghosts(self.workers, self.missing, self.order), *transfers.ghosts()]
+        events += [ghost_run(ghost) for ghost in ghosts_of_pools if ghost.pages is not None]
+        takings = [*self.tiers.takings]
+        takings += [(key, taking) for key, worker in self.workers.items() for taking in takings_of(worker)]
+        recorded = outcomes(self.workers, self.lives, self.collisions)
+        runs = Runs(events, reads)
+        seen = views(runs, self.lives, page_by_page=page_by_page)
+        found = stand_ins(runs, seen, classes(runs, seen, self.lives, recorded, takings))
+        cells = Cells([e for e in found.events if e.tok_hi != WHOLE_PAGE], found.reads)
         extents = cells.page_extents()
-        for ghost in (*ghosts(self.workers, self.missing, self.order), *transfers.ghosts()):
-            events += ghost_events(ghost, extents)
-        event_rows = self._event_rows(events, cells)
-        read_rows = self._read_rows(reads, cells, event_rows)
+        shown = [e if e.tok_hi != WHOLE_PAGE else widened(e, extents) for e in found.events if e.page in extents]
+        shown += ghosts_on(found, [ghost for ghost in ghosts_of_pools if ghost.pages is None], extents)
+        event_rows = self._event_rows(shown, cells)
+        on_pages = list(lives_on(found, self.lives, self.tiers.lives))
         return Evidence(
             requests=_table("requests", self.requests.rows),
             cells=_table("cells", _cell_rows(cells)),
             events=_table("events", event_rows),
-            reads=_table("reads", read_rows),
+            reads=_table("reads", self._read_rows(found, cells, on_pages)),
             passes=_table("passes", self._pass_rows()),
-            shares=_table("shares", self._share_rows()),
-            tags=_table("tags", self._tag_rows()),
+            shares=_table("shares", self._share_rows(found, takings)),
+            tags=_table("tags", self._tag_rows(on_pages, recorded)),
             owners=_table("owners", self.requests.owners()),
+            members=_table("members", found.members),
             missing=tuple(self.missing),
         )
+
+    def _event_runs(self, transfers: Transfers, reads: list[tuple[WorkerKey, ReadRun]]) -> list[EventRun]:
+        events = [event for worker in self.workers.values() for event in local_events(worker)]
+        for key, by_req in self.attendances.items():
+            for attendance in by_req.values():
+                events += rewrites(self.workers[key], attendance)
+        events += [grown(key, run) for key, run in reads if run.read.growth is not None]
+        events += transfers.landings()
+        for worker in self.workers.values():
+            events = proved_by_checks(worker, events)
+        return events + [run_of(event) for event in self.tiers.events]
 
     def _event_rows(self, events: list[ContentEvent], cells: Cells) -> list[Row]:
         views = {event.source.page for event in events if event.source is not None and event.source.tag is None}
@@ -140,14 +167,16 @@ class _Preparation:
                 if event.source is not None:
                     page, part, lo, _ = cells.rows[cell]
                     row["src_cell"] = cells.holding(event.source.page, lo, part, cells.parts[page[:2]])
+                if event.kind == "growth":
+                    self._growths[cell, event.req, event.tag, event.lo, event.hi] = row["event"]
                 rows.append(row)
-        self._movers = movers
         return rows
 
     def _shared_columns(self, event: ContentEvent, movers: dict[Any, int]) -> Row:
+        tag = event.tag if event.kind == "growth" else event.tag or 0
         row: Row = {
             "kind": event.kind, "lo": event.lo, "hi": event.hi, "t_lo": event.t_lo, "t_hi": event.t_hi, "reason": event.reason,
-            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": event.tag or 0,
+            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": tag,
             "post_seq": event.post_seq, "done_seq": event.done_seq, "digest": event.digest, "pos": event.pos,
             "authority": event.authority, "flaw": event.flaw, "collided": event.collided, "acked": event.acked,
         }  # fmt: skip
@@ -162,38 +191,30 @@ class _Preparation:
             }  # fmt: skip
         return row
 
-    def _read_rows(self, reads: list[tuple[WorkerKey, PageRead]], cells: Cells, events: list[Row]) -> list[Row]:
-        """Reads per cell; a growth read brings its own growth event with it."""
+    def _read_rows(self, found: StandIns, cells: Cells, on_pages: list[tuple[PageKey, Life]]) -> list[Row]:
+        """Reads per cell."""
         rows: list[Row] = []
-        for key, read in reads:
+        lives = {(page, life.tag): life for page, life in on_pages}
+        for key, read in found.reads:
+            if not read.passes:
+                continue
             page: PageKey = (key, read.pool, read.page)
             rq = self.requests.rq_of[key, read.req]
-            owner = self.requests.rows[rq]["owner"]
-            life = self.lives.get((read.tag, page))
+            life = lives.get((page, read.tag))
             shift = read.req_lo - read.tok_lo if read.req_lo is not None else None
+            first, last = read.passes[0], read.passes[-1]
             for cell in cells.of(page, read.tok_lo, read.tok_hi):
-                growth = None
-                if read.growth is not None:
-                    growth, run = len(events), read.growth
-                    events.append(
-                        {
-                            "event": growth, "cell": cell, "kind": "growth", "lo": run.since_seq, "hi": run.seq,
-                            "t_lo": run.t, "t_hi": run.end_t, "owner": owner, "tag": read.tag,
-                            "mover": self._movers.setdefault(key, len(self._movers)), "authority": OWN_RANK,
-                            "collided": False, "acked": False,
-                        }
-                    )  # fmt: skip
-                if not read.passes:
-                    continue
-                first, last = read.passes[0], read.passes[-1]
+                run = read.growth
+                grown_by = (cell, read.req, read.tag, run.since_seq, run.seq) if run is not None else None
                 _, _, lo, hi = cells.rows[cell]
                 rows.append(
                     {
-                        "read": len(rows), "cell": cell, "rq": rq, "owner": owner, "tag": read.tag, "s0": read.s0,
-                        "s1": last.seq, "s1_max": last.seq, "last_since": last.since_seq, "first_t": first.t,
-                        "last_t": last.t, "last_t_end": last.t_end, "end_t": last.end_t, "growth": growth,
+                        "read": len(rows), "cell": cell, "rq": rq, "owner": self.requests.rows[rq]["owner"],
+                        "tag": read.tag, "s0": read.s0, "s1": last.seq, "s1_max": last.seq, "last_since": last.since_seq,
+                        "first_t": first.t, "last_t": last.t, "last_t_end": last.t_end, "end_t": last.end_t,
+                        "growth": self._growths[grown_by] if grown_by is not None else None,
                         "reserve_seq": life.reserve_seq if life else -1, "end_seq": life.end_seq if life else INF,
-                        "op": "append" if read.growth is not None else "bind",
+                        "op": "append" if run is not None else "bind",
                         "pos": read.pos,
                         "req_lo": None if shift is None else shift + lo,
                         "req_hi": None if shift is None else read.req_hi if read.req_hi == INF else shift + hi,
@@ -210,30 +231,36 @@ class _Preparation:
             for p in attendance.passes
         ]
 
-    def _share_rows(self) -> list[Row]:
-        found = [(key, taking) for key, worker in self.workers.items() for taking in takings(worker)]
-        return [self._share_row(key, taking) for key, taking in (*found, *self.tiers.takings)]
+    def _share_rows(self, found: StandIns, takings: list[tuple[WorkerKey, Taking]]) -> list[Row]:
+        on_page: dict[PageKey, list[tuple[WorkerKey, Taking]]] = defaultdict(list)
+        for key, taking in takings:
+            on_page[taking.page].append((key, taking))
+        return [
+            self._share_row(key, taking) | _place(stand_in)
+            for stand_in, page in found.page_of.items()
+            for key, taking in on_page.get(page, ())
+            if found.tag_of[stand_in] in (WHOLE, taking.tag)
+        ]
 
     def _share_row(self, key: WorkerKey, taking: Taking) -> Row:
-        life = self.lives.get((taking.tag, taking.page)) or self.tiers.lives.get((taking.tag, taking.page))
+        life = self.lives.get(taking.tag, taking.page) or self.tiers.lives.get((taking.tag, taking.page))
         giver = self.requests.row(life.at, life.req) if life is not None else None
         taker = self.requests.row(key, taking.req)
         # A giver whose own record is lost gives nothing: its content has owner -1, which entitles nobody.
         same = identity(giver, taker, taking.given, taking.taken) if giver is not None else "same"
         return {
             "rq": self.requests.rq_of[key, taking.req], "owner": self.requests.owner(key, taking.req),
-            **_place(taking.page), "tag": taking.tag, "seq": taking.seq, "end_seq": taking.end_seq, "identity": same,
+            "tag": taking.tag, "seq": taking.seq, "end_seq": taking.end_seq, "identity": same,
             "key_state": key_state(taking.given, taking.taken),
         }  # fmt: skip
 
-    def _tag_rows(self) -> list[Row]:
-        recorded = outcomes(self.workers, self.lives, self.collisions)
+    def _tag_rows(self, on_pages: list[tuple[PageKey, Life]], recorded: Outcomes) -> list[Row]:
         return [
             {
-                "tag": tag, **_place(page), "owner": self.requests.owner(life.at, life.req),
+                "tag": life.tag, **_place(page), "owner": self.requests.owner(life.at, life.req),
                 "reserve_seq": life.reserve_seq, "end_seq": life.end_seq, "ended": life.ended, **recorded.of(life),
             }
-            for (tag, page), life in (*self.lives.items(), *self.tiers.lives.items())
+            for page, life in on_pages
         ]  # fmt: skip
 
 

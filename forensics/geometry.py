@@ -5,7 +5,7 @@ Invariant: only fields that both ends state are compared; a writer that fills on
 
 from __future__ import annotations
 
-from forensics.rows import Row
+from forensics.rows import Pages, Row
 
 SIZE, LAYOUT = "size", "layout"
 """Pages of other sizes (or of a size that is lost): where bytes land is not known. The same size, read otherwise than
@@ -31,7 +31,7 @@ def _differ(one: object, other: object) -> bool:
     return one is not None and other is not None and one != other
 
 
-def pages_hit(pages: list[int], source_bytes: int | None, target_bytes: int | None) -> set[int]:
+def pages_hit(pages: Pages, source_bytes: int | None, target_bytes: int | None) -> set[int]:
     """Pages that a writer with pages of `source_bytes` may touch when it means `pages` of `target_bytes`."""
     if not source_bytes or not target_bytes or source_bytes == target_bytes:
         return set(pages)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.ledger.tag import split_tag
 from forensics.order import INF
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 
 PageKey = tuple[WorkerKey, str, int]
 """(worker epoch, pool, page)."""
@@ -29,7 +31,7 @@ class Life:
     """One life of a page under a tag: (reserve_seq, end_seq]. `at` is the worker whose request `req` owned it."""
 
     page: PageKey
-    tag: int
+    tag: int | None
     req: int | None
     reserve_seq: int
     at: WorkerKey
@@ -43,20 +45,20 @@ class Life:
             self.end_seq, self.ended = seq, how
 
 
-Lives = dict[tuple[int, PageKey], Life]
+Lives = dict[tuple[int | None, PageKey], Life]
 """By (tag, page)."""
 
 
-def tag_lives(workers: dict[WorkerKey, WorkerRows]) -> Lives:
-    """Every life. A tag whose reserve row is lost is known from the rows that name it; its owner from its writes."""
+def lives_of_pages(worker: WorkerRows, pool: str, wanted: Ints) -> Lives:
+    """Every life of the pages `wanted`, row by row. A tag whose reserve row is lost is known from the rows that name it;
+    its owner from its writes."""
     lives: Lives = {}
-    for key, worker in workers.items():
-        current: dict[PageKey, Life] = {}
-        for row in worker.pages:
-            if row["pages"] is None:
-                continue
-            for number in row["pages"]:
-                _apply(row, (key, row["pool"], number), worker, current, lives)
+    current: dict[PageKey, Life] = {}
+    for row in worker.pages:
+        if row["pool"] == pool and row["pages"] is not None:
+            pages = as_ints(row["pages"])
+            for number in pages[np.isin(pages, wanted)].tolist():
+                _apply(row, (worker.key, pool, number), worker, current, lives)
     return lives
 
 
@@ -73,7 +75,7 @@ def _apply(row: Row, page: PageKey, worker: WorkerRows, current: dict[PageKey, L
             life.end(row["seq"], TAKEN if _by_another(row, life) else FREED)
     elif tag is not None:
         life = lives.get((tag, page))
-        if life is None and _is_of(tag, worker):
+        if life is None and is_of(tag, worker):
             life = Life(page, tag, None, split_tag(tag).seq, page[0])
             if page in current:
                 current[page].end(life.reserve_seq, None)
@@ -96,6 +98,7 @@ def _note(life: Life, row: Row) -> None:
         life.req = row["req"]
 
 
-def _is_of(tag: int, worker: WorkerRows) -> bool:
+def is_of(tag: int, worker: WorkerRows) -> bool:
+    """Whether a tag was given out by this worker epoch."""
     parts = split_tag(tag)
     return parts.epoch == worker.key[1] and (worker.ordinal is None or parts.ordinal == worker.ordinal)

@@ -10,11 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.ledger.reader import Gap, Ledger
-from forensics.content import ContentEvent
-from forensics.lives import PageKey
+from forensics.content import ContentEvent, EventRun
 from forensics.order import INF, NOTHING, Order
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.rows import Pages, Row, WorkerKey, WorkerRows, as_ints
 
 ALIVE = "alive"
 
@@ -72,7 +73,7 @@ class PoolGhost:
 
     worker: WorkerKey
     pool: str | None
-    pages: tuple[int, ...] | None
+    pages: Pages | None
     lo: int
     hi: int
     reason: str
@@ -148,7 +149,7 @@ def _grant_ghosts(
     told: dict[WorkerKey, Acks],
 ) -> list[PoolGhost]:
     """Doubt that one writer of one grant leaves on the granted pages, until it was `drained`."""
-    pages, pool, seq = tuple(grant["dst_pages"]), grant["dst_pool"], grant["seq"]
+    pages, pool, seq = grant["dst_pages"], grant["dst_pool"], grant["seq"]
     if not present:
         return [PoolGhost(at, pool, pages, seq, drained, f"no record of {writer}")]
     found = []
@@ -161,17 +162,16 @@ def _grant_ghosts(
     return found
 
 
-def ghost_events(ghost: PoolGhost, known_pages: dict[PageKey, int]) -> list[ContentEvent]:
-    """The ghost as an event on each page concerned. `known_pages`: tokens per page of every page that has cells."""
-    events = []
-    for page, tokens in known_pages.items():
-        worker, pool, number = page
-        if worker != ghost.worker or (ghost.pool is not None and pool != ghost.pool):
-            continue
-        if ghost.pages is not None and number not in ghost.pages:
-            continue
-        events.append(ContentEvent(page, "ghost", 0, tokens, ghost.lo, ghost.hi, reason=ghost.reason))
-    return events
+WHOLE_PAGE = -1
+"""Stands for the end of a ghost that covers all of its page, however many tokens that is known to hold."""
+
+
+def ghost_run(ghost: PoolGhost) -> EventRun:
+    """A ghost of named pages, as an event on each; `tok_hi` is WHOLE_PAGE."""
+    page = (ghost.worker, ghost.pool or "", -1)
+    event = ContentEvent(page, "ghost", 0, WHOLE_PAGE, ghost.lo, ghost.hi, reason=ghost.reason)
+    pages = np.unique(as_ints(ghost.pages))
+    return EventRun(event, pages, np.arange(len(pages)))
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from forensics.collisions import Collisions
-from forensics.lives import Life, Lives
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.life_table import LifeTable, outside
+from forensics.lives import Life
+from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 from forensics.tiers import came_back
 from forensics.transfers import batches
 
@@ -38,19 +41,16 @@ class Outcomes:
         }  # fmt: skip
 
 
-def outcomes(workers: dict[WorkerKey, WorkerRows], lives: Lives, collisions: Collisions) -> Outcomes:
+def outcomes(workers: dict[WorkerKey, WorkerRows], lives: LifeTable, collisions: Collisions) -> Outcomes:
     """The flags of every life of a ledger."""
     found = Outcomes()
-    pages_of: dict[int, set[int]] = defaultdict(set)
-    for tag, page in lives:
-        pages_of[tag].add(page[2])
-    granted: dict[int, set[int]] = {}
+    granted: dict[int, list[Ints]] = defaultdict(list)
     for key, worker in workers.items():
         for row in worker.transfers:
             if row["op"] == "grant" and row["dst_tag"]:
                 found.granted.add(row["dst_tag"])
                 if row["dst_pages"] is not None:
-                    granted.setdefault(row["dst_tag"], set()).update(row["dst_pages"])
+                    granted[row["dst_tag"]].append(as_ints(row["dst_pages"]))
                 if collisions.of_grant(row, key):
                     found.collided.add(row["dst_tag"])
         for row in worker.cache:
@@ -61,12 +61,22 @@ def outcomes(workers: dict[WorkerKey, WorkerRows], lives: Lives, collisions: Col
             tag, pages = lists["dst_tag"], lists["dst_pages"]
             if not tag:
                 continue
-            allowed = granted.get(tag, pages_of.get(tag))
-            if pages is not None and allowed is not None and not allowed.issuperset(pages):
+            if pages is not None and _is_misdirected(as_ints(pages), granted.get(tag) or _lived(lives, tag)):
                 found.misdirected.add(tag)
             if batch.end is not None and batch.end["op"] == "fail":
-                found.failed |= {(tag, page) for page in (pages if pages is not None else pages_of.get(tag, ()))}
+                found.failed |= {(tag, page) for page in (pages if pages is not None else lives.pages_of(tag))}
     return found
+
+
+def _is_misdirected(pages: Ints, allowed: list[Ints]) -> bool:
+    """Whether some of `pages` are not among those allowed; False where nothing is known to be."""
+    return bool(allowed) and len(outside(pages, allowed[0] if len(allowed) == 1 else np.concatenate(allowed))) > 0
+
+
+def _lived(lives: LifeTable, tag: int) -> list[Ints]:
+    """What stands for a grant that is not on record: the pages that the tag was on."""
+    pages = lives.pages_of(tag)
+    return [np.array(pages, np.int64)] if pages else []
 
 
 def _take_load(found: Outcomes, row: Row) -> None:

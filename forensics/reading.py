@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from forensics.content import OWN_RANK, ContentEvent, pos_of
+import numpy as np
+
+from forensics.content import OWN_RANK, ContentEvent, EventRun, run_of
 from forensics.order import INF
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.rows import Ints, Pages, Row, WorkerKey, WorkerRows, as_ints
+
+SEQ_BITS = 38
+"""Bits of a seq: what a tag has for it."""
 
 SLOT, STATE = "slot", "state"
 """Components that hold no tokens: handoff metadata, and recurrent state that every pass rewrites in place."""
@@ -45,7 +50,7 @@ class PageRead:
     req: int
     pool: str
     page: int
-    tag: int
+    tag: int | None
     tok_lo: int
     tok_hi: int
     s0: int
@@ -56,6 +61,67 @@ class PageRead:
     pos: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """One read of each of several pages: what one row bound, covers alike and reads as long.
+
+    `pages`, `index` int64: the pages, and the place of each in the row's list. `read` has no page and the tokens and
+    `pos` of index 0; `step`: by how many tokens of the request the next page is further on.
+    """
+
+    read: PageRead
+    pages: Ints
+    index: Ints
+    step: int = 0
+
+    def at(self, i: int, page: int) -> PageRead:
+        """The read of the page at place `i` of the run, as one of `page`."""
+        read, index = self.read, int(self.index[i])
+        on = index * self.step
+        return replace(
+            read,
+            page=page,
+            pos=None if read.pos is None else read.pos + index,
+            req_lo=None if read.req_lo is None else read.req_lo + on,
+            req_hi=None if read.req_hi is None or read.req_hi == INF else read.req_hi + on,
+        )
+
+
+class Unbinds:
+    """When the reading of bound pages ends by an unbind: the rows of one request and pool."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, Pages]] = []
+        self._index: tuple[Ints, Ints] | None = None
+
+    def add(self, seq: int, pages: Pages) -> None:
+        """Take in an unbind row."""
+        self._rows.append((seq, pages))
+        self._index = None
+
+    def first_after(self, pages: Ints, after: int) -> Ints:
+        """The first seq after `after` that unbinds each of `pages`; INF where none does."""
+        later = next((named for seq, named in self._rows if seq > after), None)
+        if later is not None and np.array_equal(as_ints(later), pages):
+            return np.full(len(pages), next(seq for seq, _ in self._rows if seq > after), np.int64)
+        if self._index is None:
+            self._index = self._indexed()
+        known, keys = self._index
+        if not len(known):
+            return np.full(len(pages), INF, np.int64)
+        place = np.minimum(np.searchsorted(known, pages), len(known) - 1)
+        found = keys[np.minimum(np.searchsorted(keys, (place << SEQ_BITS) + after, "right"), len(keys) - 1)]
+        ahead = (known[place] == pages) & (found >> SEQ_BITS == place) & (found > (place << SEQ_BITS) + after)
+        return np.where(ahead, found & ((1 << SEQ_BITS) - 1), INF)
+
+    def _indexed(self) -> tuple[Ints, Ints]:
+        """(the pages that are unbound, (place among them << SEQ_BITS) + seq of every unbind), both ascending."""
+        pages = np.concatenate([np.empty(0, np.int64), *(as_ints(pages) for _, pages in self._rows)])
+        known, place = np.unique(pages, return_inverse=True)
+        seqs = np.repeat([seq for seq, _ in self._rows], [len(pages) for _, pages in self._rows])
+        return known, np.sort((place << SEQ_BITS) + seqs)
+
+
 @dataclass
 class Attendance:
     """One request on one worker: its binds, its end and the passes it took part in."""
@@ -63,15 +129,17 @@ class Attendance:
     req: int
     binds: list[Row] = field(default_factory=list)
     appends: list[Row] = field(default_factory=list)
-    unbinds: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    unbinds: dict[str, Unbinds] = field(default_factory=lambda: defaultdict(Unbinds))
     first_token: int = INF
     ended: int = INF
     pauses: list[tuple[int, int]] = field(default_factory=list)
     passes: tuple[Pass, ...] = ()
 
-    def until(self, pool: str, page: int, after: int) -> int:
-        """The seq that ends the reading of a page that was bound at `after`."""
-        return min(next((seq for seq in self.unbinds.get((pool, page), ()) if seq > after), INF), self.ended)
+    def until(self, pool: str, pages: Ints, after: int) -> Ints:
+        """The seq that ends the reading of each of `pages` that were bound at `after`."""
+        if pool not in self.unbinds:
+            return np.full(len(pages), self.ended, np.int64)
+        return np.minimum(self.unbinds[pool].first_after(pages, after), self.ended)
 
     def passes_in(self, after: int, until: int) -> tuple[Pass, ...]:
         """Its passes that ended after `after` and began before `until`."""
@@ -89,9 +157,8 @@ def attendances(worker: WorkerRows) -> dict[int, Attendance]:
             found[req].binds.append(row)
         elif row["op"] == "append":
             found[req].appends.append(row)
-        elif row["op"] == "unbind" and req in found:
-            for page in row["pages"] or ():
-                found[req].unbinds[row["pool"], page].append(row["seq"])
+        elif row["op"] == "unbind" and req in found and row["pages"] is not None:
+            found[req].unbinds[row["pool"]].add(row["seq"], row["pages"])
     for row in worker.requests:
         if row["req"] in found:
             _apply_request_row(found[row["req"]], row)
@@ -154,52 +221,53 @@ def _last_unbind(attendance: Attendance, bound: list[Row]) -> int:
     """The end of the request, or of the last of its pages before it."""
     if not attendance.unbinds:
         return attendance.ended
-    ends = [attendance.until(row["pool"], page, row["seq"]) for row in bound for page in row["pages"] or (-1,)]
-    return max(ends, default=attendance.ended)
+    ends = [attendance.until(row["pool"], as_ints(row["pages"] or (-1,)), row["seq"]) for row in bound]
+    return int(max(end.max() for end in ends))
 
 
-def page_reads(worker: WorkerRows, attendance: Attendance) -> list[PageRead]:
+def page_reads(worker: WorkerRows, attendance: Attendance) -> list[ReadRun]:
     """Token ranges that a request read through its binds, and those it read back as it grew."""
-    reads: list[PageRead] = []
+    reads: list[ReadRun] = []
     for row in attendance.binds:
         if row["pages"] is None:
             continue
         if row["pool"] == SLOT:
             reads += _slot_reads(row, worker.unit(SLOT))
             continue
-        base = (row["pos"] or 0) * worker.unit(row["pool"])
-        passes: dict[int, tuple[Pass, ...]] = {}
+        unit = worker.unit(row["pool"])
+        first = (row["pos"] or 0) * unit
         for span in worker.spans(row["pool"], row["pages"], row):
-            until = attendance.until(row["pool"], span.page, row["seq"])
-            if until not in passes:
-                passes[until] = attendance.passes_in(row["seq"], until)
-            if passes[until]:
-                first = base + span.index * worker.unit(row["pool"])
-                holds = (0, INF) if row["pool"] == STATE else (first + span.tok_lo, first + span.tok_hi)
-                reads.append(
-                    PageRead(
-                        row["req"], row["pool"], span.page, row["tag"], span.tok_lo, span.tok_hi, row["seq"],
-                        passes[until], None, *holds, pos_of(row, span.index),
-                    )
-                )  # fmt: skip
+            untils = attendance.until(row["pool"], span.pages, row["seq"])
+            for until in np.unique(untils).tolist() if np.any(untils != untils[0]) else untils[:1].tolist():
+                passes, alike = attendance.passes_in(row["seq"], until), untils == until
+                if passes:
+                    holds = (0, INF) if row["pool"] == STATE else (first + span.tok_lo, first + span.tok_hi)
+                    read = PageRead(
+                        row["req"], row["pool"], -1, row["tag"], span.tok_lo, span.tok_hi, row["seq"], passes, None,
+                        *holds, row["pos"],
+                    )  # fmt: skip
+                    step = 0 if row["pool"] == STATE else unit
+                    reads.append(ReadRun(read, span.pages[alike], span.index[alike], step))
     if any(p.kind == "decode" for p in attendance.passes):
         reads += _growth_reads(worker, attendance)
     return reads
 
 
-def _slot_reads(row: Row, unit: int) -> list[PageRead]:
+def _slot_reads(row: Row, unit: int) -> list[ReadRun]:
     """A slot's content is accepted at its bind: what was there then is what was read."""
     at = Pass(row["seq"] - 1, row["seq"], 0, 1, "bind", row["t"], row["t"], row["t"])
-    return [PageRead(row["req"], SLOT, page, row["tag"], 0, unit, row["seq"] - 1, (at,)) for page in row["pages"]]
+    pages = as_ints(row["pages"])
+    read = PageRead(row["req"], SLOT, -1, row["tag"], 0, unit, row["seq"] - 1, (at,))
+    return [ReadRun(read, pages, np.arange(len(pages)))]
 
 
-def _growth_reads(worker: WorkerRows, attendance: Attendance) -> list[PageRead]:
+def _growth_reads(worker: WorkerRows, attendance: Attendance) -> list[ReadRun]:
     """What the request wrote as it grew, run by run, and read back in later passes.
 
     A slot of a run of one pass is read from the next run on; in a longer run also within it. A range that no
     later pass read has no passes: its write counts, there is no read.
     """
-    reads: list[PageRead] = []
+    reads: list[ReadRun] = []
     for pool in sorted({row["pool"] for row in (*attendance.binds, *attendance.appends)} - {SLOT, STATE}):
         binds = [row for row in attendance.binds if row["pool"] == pool and row["pages"] is not None]
         if worker.page_tokens.get(pool, 0) and binds:
@@ -214,34 +282,37 @@ def _tables(attendance: Attendance, binds: list[Row]) -> list[tuple[int, int]]:
     return list(pairwise([-1, *anew, INF]))
 
 
-def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: int, stop: int) -> list[PageRead]:
+def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: int, stop: int) -> list[ReadRun]:
     """See `_growth_reads`, for the table that a request had in (start, stop)."""
 
     def mine(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["pool"] == pool and row["pages"] is not None and start < row["seq"] < stop]
 
-    reads: list[PageRead] = []
+    reads: list[ReadRun] = []
     binds = mine(attendance.binds)
     if not binds:
         return reads
     last = max(binds, key=lambda row: (row["pos"] or 0) + len(row["pages"]))
     written = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
-    places = _places(last, mine(attendance.appends))
+    places = _Places(last, mine(attendance.appends))
     runs = [p for p in attendance.passes if p.kind == "decode" and last["seq"] < p.seq < stop]
     for i, run in enumerate(runs):
         later = runs[i:] if run.n > 1 else runs[i + 1 :]
         for index in range(written // page_tokens, -(-(written + run.n) // page_tokens)):
-            if index not in places:
+            place = places.at(index)
+            if place is None:
                 continue
-            page, tag = places[index]
+            page, tag = place
             lo = max(written - index * page_tokens, 0)
             hi = min(written + run.n - index * page_tokens, page_tokens)
-            until = attendance.until(pool, page, last["seq"])
+            number = np.array([page], np.int64)
+            until = int(attendance.until(pool, number, last["seq"])[0])
             if run.since_seq >= until:
                 continue
             s0 = run.since_seq if run.n > 1 else run.seq
             kept = later if until >= attendance.ended else [p for p in later if p.since_seq < until]
-            reads.append(PageRead(attendance.req, pool, page, tag, lo, hi, s0, tuple(kept), run))
+            read = PageRead(attendance.req, pool, page, tag, lo, hi, s0, tuple(kept), run)
+            reads.append(ReadRun(read, number, np.zeros(1, np.int64)))
         written += run.n
     return reads
 
@@ -250,29 +321,48 @@ def _tokens_of(row: Row, page_tokens: int) -> int:
     return row["tokens"] if row["tokens"] is not None else len(row["pages"]) * page_tokens
 
 
-def _places(last: Row, appends: list[Row]) -> dict[int, tuple[int, int]]:
+class _Places:
     """Place in the block table -> (page, tag), for the pages that a request can grow into."""
-    first = last["pos"] or 0
-    places = {first + i: (page, last["tag"]) for i, page in enumerate(last["pages"])}
-    for row in appends:
-        places |= {(row["pos"] or 0) + i: (page, row["tag"]) for i, page in enumerate(row["pages"] or ())}
-    return places
+
+    def __init__(self, last: Row, appends: list[Row]) -> None:
+        self._last = last
+        self._appended = {
+            (row["pos"] or 0) + i: (page, row["tag"]) for row in appends for i, page in enumerate(row["pages"] or ())
+        }
+
+    def at(self, index: int) -> tuple[int, int | None] | None:
+        """The page at a place and its tag; None where there is none."""
+        offset = index - (self._last["pos"] or 0)
+        if index in self._appended or not 0 <= offset < len(self._last["pages"]):
+            return self._appended.get(index)
+        return self._last["pages"][offset], self._last["tag"]
 
 
-def rewrites(worker: WorkerRows, attendance: Attendance) -> list[ContentEvent]:
+def grown(key: WorkerKey, run: ReadRun) -> EventRun:
+    """The event by which a growth read's own run wrote what later passes read back."""
+    read, by = run.read, run.read.growth
+    if by is None:
+        raise ValueError("not a growth read")
+    event = ContentEvent(
+        (key, read.pool, -1), "growth", read.tok_lo, read.tok_hi, by.since_seq, by.seq, by.t, by.end_t, read.req, read.tag,
+        mover=key, authority=OWN_RANK,
+    )  # fmt: skip
+    return EventRun(event, run.pages, run.index)
+
+
+def rewrites(worker: WorkerRows, attendance: Attendance) -> list[EventRun]:
     """What a request's decode passes wrote in place: its `state` pages, run by run."""
-    events: list[ContentEvent] = []
+    events: list[EventRun] = []
     for row in attendance.binds:
         for page in (row["pages"] or ()) if row["pool"] == STATE else ():
-            until = attendance.until(row["pool"], page, row["seq"])
+            until = int(attendance.until(row["pool"], np.array([page], np.int64), row["seq"])[0])
             for run in attendance.passes_in(row["seq"], until):
                 if run.kind == "decode":
-                    events.append(
-                        ContentEvent(
-                            (worker.key, row["pool"], page), "rewrite", 0, worker.unit(row["pool"]), run.since_seq, run.seq,
-                            run.t, run.end_t, row["req"], row["tag"], mover=worker.key, authority=OWN_RANK,
-                        )
+                    event = ContentEvent(
+                        (worker.key, row["pool"], page), "rewrite", 0, worker.unit(row["pool"]), run.since_seq, run.seq,
+                        run.t, run.end_t, row["req"], row["tag"], mover=worker.key, authority=OWN_RANK,
                     )  # fmt: skip
+                    events.append(run_of(event))
     return events
 
 

@@ -73,8 +73,34 @@ class Facts:
         self.page_count = len(numbered)
         self.page_number, self.page_pool = pages[first], pools[first]
         self._page_place = list(zip(workers[first].tolist(), epochs[first].tolist(), strict=True))
+        self._number_members()
         ends = np.cumsum([len(table) for table in tables])
         self.page_of_cell, self._tag_page, self._share_page = np.split(number.astype(np.int64), ends[:-1])
+
+    def _number_members(self) -> None:
+        table = self._evidence.members
+        names = [table[name].to_pylist() for name in ("worker", "epoch", "pool", "page")]
+        lists = table["numbers"].combine_chunks()
+        self._members, bounds = lists.values.to_numpy(), lists.offsets.to_pylist()
+        places = {
+            (self.workers[worker], epoch, self.pools[pool], page): number
+            for number, ((worker, epoch), pool, page) in enumerate(
+                zip(self._page_place, self.page_pool.tolist(), self.page_number.tolist(), strict=True)
+            )
+        }
+        self._bounds = {
+            places[name]: bounds[i : i + 2] for i, name in enumerate(zip(*names, strict=True)) if name in places
+        }
+
+    def members_of(self, pages: list[int] | Ints) -> NDArray[np.int32]:
+        """The numbers of the pages that some pages of the evidence stand for: each for itself where nothing else is said."""
+        bounds = (self._bounds.get(int(page)) for page in pages)
+        return np.concatenate(
+            [
+                self._members[b[0] : b[1]] if b is not None else self.page_number[[page]].astype(np.int32)
+                for page, b in zip(pages, bounds, strict=True)
+            ]
+        )
 
     def select_reads(self, where: NDArray[np.int64]) -> list[Read]:
         """The reads at these positions."""

@@ -5,8 +5,10 @@ Invariant: a mechanism explains a finding and decides none. What the record does
 
 from __future__ import annotations
 
+import numpy as np
+
 from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, tag_at_source
-from forensics.replay_facts import Facts
+from forensics.replay_facts import Facts, Ints
 from forensics.replay_order import Mode
 from forensics.replay_records import NONE, WRITTEN, Event, Life, Read
 from forensics.verdict import MECHANISM_UNKNOWN
@@ -23,6 +25,7 @@ class Mechanisms:
     def __init__(self, facts: Facts, classifier: Classifier) -> None:
         self.facts = facts
         self.classifier = classifier
+        self._read_beside: dict[tuple[int, str], Ints] = {}
 
     def of(self, x: Read, e: Event, content: Content, mode: Mode) -> str:
         """The mechanism of a read that certainly found e."""
@@ -116,13 +119,22 @@ class Mechanisms:
         pool = self._pool(x)
         if pool == SLOT:
             return False
-        for y in self.facts.select_reads(self.facts.reads_of_request(x.rq)):
+        beside = self._beside(x.rq, pool)
+        for y in self.facts.select_reads(beside) if len(beside) else ():
             overlapping = x.req_lo < y.req_hi and y.req_lo < x.req_hi
-            if overlapping and self._pool(y) not in (pool, SLOT):
-                history = self.classifier.history(y.cell)
-                if history.was_filled(y.tag, y.s0):
-                    return True
+            if overlapping and self.classifier.history(y.cell).was_filled(y.tag, y.s0):
+                return True
         return False
+
+    def _beside(self, rq: int, pool: str) -> Ints:
+        """Positions of a request's reads in other pools (but `slot`)."""
+        if (rq, pool) not in self._read_beside:
+            facts = self.facts
+            where = facts.reads_of_request(rq)
+            pools = facts.page_pool[facts.page_of_cell[facts.reads["cell"][where]]]
+            same = [number for number, name in enumerate(facts.pools) if name in (pool, SLOT)]
+            self._read_beside[rq, pool] = where[~np.isin(pools, same)]
+        return self._read_beside[rq, pool]
 
     def _pool(self, x: Read) -> str:
         return self.facts.pools[int(self.facts.page_pool[self.facts.page_of_cell[x.cell]])]

@@ -82,9 +82,9 @@ def _clean_rows(
 
 
 def _row(facts: Facts, one: Found, pages: list[int] | Ints, group: list[Found]) -> Row:
-    """One row; `pages` are ascending, and so are the numbers of the pages of one pool."""
+    """One row, of all the pages that `pages` stand for."""
     request = facts.requests[one.rq]
-    numbers = facts.page_number[pages].tolist()
+    numbers = np.sort(facts.members_of(pages))
     rid, tenant = _donor(facts, one.donor)
     row: Row = {
         "rid": request.rid, "attempt": request.attempt, "tenant": request.tenant, "worker": request.worker,
@@ -109,6 +109,6 @@ def _sort_key(row: Row) -> tuple[Any, ...]:
     donor, first = row["donor_rid"], row["first_seq"]
     return (
         row["rid"], row["worker"], row["epoch"], row["req"], row["pool"], row["kind"], row["mechanism"],
-        (donor is None, donor or ""), row["reason"], (first is None, first or 0), str(row["page_list"]),
+        (donor is None, donor or ""), row["reason"], (first is None, first or 0), str(row["page_list"].tolist()),
         row["proof"], row["derived"], row["delivered"],
     )  # fmt: skip

@@ -5,27 +5,35 @@ Invariant: nothing here decides anything; a value that the ledger does not hold 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from engine.ledger.reader import Ledger
 from engine.ledger.refs import expand_pages
+from engine.ledger.schema import PAGE_LIST
 
 WorkerKey = tuple[str, int]
 Row = dict[str, Any]
+Pages = Sequence[int]
+"""A page list of a row: a view of the column that holds it, never copied (nor its numbers boxed until one is asked for)."""
+Ints = NDArray[np.int64]
 
 
-def rows_of(table: pa.Table) -> list[Row]:
-    """The table's rows in order, times as integer microseconds."""
+def rows_of(table: pa.Table, *, pages_as_views: bool = False) -> list[Row]:
+    """The table's rows in order, times as integer microseconds; with `pages_as_views`, page lists as `Pages`."""
     columns = {}
     for name in table.column_names:
         column = table[name]
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
-        columns[name] = column.to_pylist()
+        is_view = pages_as_views and column.type == PAGE_LIST
+        columns[name] = _page_lists(column) if is_view else column.to_pylist()
     names = list(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -35,25 +43,49 @@ def key_of(row: Row) -> WorkerKey:
     return row["worker"], row["epoch"]
 
 
+def _page_lists(column: pa.ChunkedArray) -> list[Pages | None]:
+    """The lists of a column, each a view of its values; a null is None."""
+    lists = column.combine_chunks()
+    numbers: Any = np.ascontiguousarray(lists.values.to_numpy()) if len(lists) else np.empty(0, np.int32)
+    values = memoryview(numbers)
+    bounds = lists.offsets.to_pylist()
+    known = lists.is_valid().to_pylist()
+    return [values[bounds[i] : bounds[i + 1]] if known[i] else None for i in range(len(lists))]
+
+
+def as_ints(pages: Pages | None) -> Ints:
+    """A page list as int64."""
+    return np.empty(0, np.int64) if pages is None else np.asarray(pages, np.int64)
+
+
 @dataclass(frozen=True)
 class PageSpan:
-    """The token range [tok_lo, tok_hi) of one page that a row covers; `index` is the page's place in the row."""
+    """The token range [tok_lo, tok_hi) that a row covers in each of the pages at `index` (int64) of its list."""
 
-    page: int
-    index: int
+    pages: Ints
+    index: Ints
     tok_lo: int
     tok_hi: int
 
 
-def spans(pages: list[int], tok_off: int | None, tokens: int | None, page_tokens: int) -> Iterator[PageSpan]:
-    """Cut a row's token range into pages: `tokens` tokens from `tok_off` in the first page; None = whole pages."""
+def spans(pages: Pages, tok_off: int | None, tokens: int | None, page_tokens: int) -> Iterator[PageSpan]:
+    """Cut a row's token range into pages: `tokens` tokens from `tok_off` in the first page; None = whole pages.
+
+    Pages that are covered alike come together: at most the first, those between, and the last.
+    """
+    if not tok_off and tokens is None and page_tokens > 0:
+        if len(pages):
+            yield PageSpan(as_ints(pages), np.arange(len(pages)), 0, page_tokens)
+        return
     start = tok_off or 0
     stop = len(pages) * page_tokens if tokens is None else start + tokens
-    for index, page in enumerate(pages):
-        base = index * page_tokens
-        lo, hi = max(start - base, 0), min(stop - base, page_tokens)
-        if lo < hi:
-            yield PageSpan(page, index, lo, hi)
+    numbers = as_ints(pages)
+    index = np.arange(len(numbers))
+    lo, hi = np.maximum(start - index * page_tokens, 0), np.minimum(stop - index * page_tokens, page_tokens)
+    bounds = [0, *(np.flatnonzero((np.diff(lo) != 0) | (np.diff(hi) != 0)) + 1).tolist(), len(numbers)]
+    for first, last in pairwise(bounds):
+        if first < last and lo[first] < hi[first]:
+            yield PageSpan(numbers[first:last], index[first:last], int(lo[first]), int(hi[first]))
 
 
 @dataclass
@@ -79,7 +111,7 @@ class WorkerRows:
         """Slots a page of `pool` is told apart in: its tokens; 1 where a page is whole or not there at all."""
         return self.page_tokens.get(pool, 1)
 
-    def spans(self, pool: str, pages: list[int], row: Row) -> Iterator[PageSpan]:
+    def spans(self, pool: str, pages: Pages, row: Row) -> Iterator[PageSpan]:
         """What a row covers of `pages`: its token range; of pages that hold no tokens always the whole."""
         if pool not in self.page_tokens:
             return spans(pages, None, None, 1)
@@ -93,27 +125,24 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
         key = (state.worker, state.epoch)
         found[key] = WorkerRows(key, ordinal=state.ordinal)
 
+    def at(key: WorkerKey) -> WorkerRows:
+        if key not in found:
+            found[key] = WorkerRows(key)
+        return found[key]
+
     def of(row: Row) -> WorkerRows:
-        return found.setdefault(key_of(row), WorkerRows(key_of(row)))
+        return at((row["worker"], row["epoch"]))
 
     for row in rows_of(ledger.tables["workers"]):
         _apply_worker_row(of(row), row)
-    for row in rows_of(ledger.tables["requests"]):
-        of(row).requests.append(row)
-    for row in rows_of(expand_pages(ledger.tables["pages"])):
-        of(row).pages.append(row)
-    for row in rows_of(ledger.tables["transfers"]):
-        of(row).transfers.append(row)
-    for row in rows_of(ledger.tables["cache"]):
-        of(row).cache.append(row)
-    for row in rows_of(ledger.tables["steps"]):
-        of(row).steps.append(row)
-    for row in rows_of(ledger.tables["checks"]):
-        of(row).checks.append(row)
+    tables = {name: ledger.tables[name] for name in ("requests", "transfers", "cache", "steps", "checks")}
+    for name, table in (tables | {"pages": expand_pages(ledger.tables["pages"])}).items():
+        for row in rows_of(table, pages_as_views=True):
+            getattr(of(row), name).append(row)
     for table in ledger.tables.values():
         columns = (table[name].to_pylist() for name in ("worker", "epoch", "seq"))
         for worker, epoch, seq in zip(*columns, strict=True):
-            found.setdefault((worker, epoch), WorkerRows((worker, epoch))).seqs.append(seq)
+            at((worker, epoch)).seqs.append(seq)
     for rows in found.values():
         rows.seqs.sort()
     return found

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from forensics.cache import Taking
 from forensics.content import OWN_RANK, ContentEvent, Source, pos_of
+from forensics.life_table import LifeTable
 from forensics.lives import Life, Lives, PageKey
 from forensics.loss import Missing
 from forensics.order import INF, Order
-from forensics.rows import Row, WorkerKey, WorkerRows
+from forensics.rows import Pages, Row, WorkerKey, WorkerRows
 
 LOADED = (2, 3)
 """The window of a view's seq in which its load read it."""
@@ -63,7 +64,7 @@ def has_pages(worker: WorkerRows, tier: str) -> bool:
     return tier in pools or any(tier in (row["src_pool"], row["dst_pool"]) for row in worker.transfers)
 
 
-def tiers(workers: dict[WorkerKey, WorkerRows], order: Order, missing: list[Missing], lives: Lives) -> Tiers:
+def tiers(workers: dict[WorkerKey, WorkerRows], order: Order, missing: list[Missing], lives: LifeTable) -> Tiers:
     """What every load from a tier without pages found there."""
     offloads: dict[Place, list[Moved]] = defaultdict(list)
     loads: list[Moved] = []
@@ -85,7 +86,7 @@ def tiers(workers: dict[WorkerKey, WorkerRows], order: Order, missing: list[Miss
             if at is None:
                 continue
             tag = tags.setdefault((offload.worker, offload.seq, offload.place[2]), FIRST_TAG + len(tags))
-            giver = lives.get((offload.row["tag"], offload.page))
+            giver = lives.get(offload.row["tag"], offload.page)
             found.lives[tag, view] = Life(view, tag, giver.req if giver else None, 0, offload.worker)
             found.events.append(_offloaded(offload, view, tag, at, workers[load.worker].unit(load.row["pool"])))
             _add_hit(found, offload, load, view, tag, hits)
@@ -106,9 +107,9 @@ def _moved(worker: WorkerRows) -> Iterator[Moved]:
                 yield Moved(worker.key, row, index, (tier, row["component"] or "", key))
 
 
-def came_back(row: Row) -> list[int] | None:
+def came_back(row: Row) -> Pages | None:
     """The pages of a `load` row that were filled (of an `offload` row all of its pages)."""
-    pages: list[int] | None = row["pages"]
+    pages: Pages | None = row["pages"]
     if pages is None or row["op"] != "load" or row["returned"] is None:
         return pages
     return pages[: max(row["returned"], 0)]

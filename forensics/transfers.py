@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from engine.ledger.tag import split_tag
 from forensics.collisions import Collisions
-from forensics.content import AUTHORITATIVE, OWN_RANK, SUBORDINATE, ContentEvent, Source, digest_of, part_of, pos_of
+from forensics.content import AUTHORITATIVE, OWN_RANK, SUBORDINATE, ContentEvent, EventRun, Source, part_of, run_of
 from forensics.geometry import SIZE, flaw_of, pages_hit
 from forensics.loss import PoolGhost
 from forensics.order import INF, NOTHING, Order
-from forensics.rows import PageSpan, Row, WorkerKey, WorkerRows
+from forensics.rows import Row, WorkerKey, WorkerRows, as_ints
 
 OTHER_SIZE = "page geometry differs"
 
@@ -79,7 +81,7 @@ class Transfers:
                 if row["op"] == "ack" and row["status"] == "sent" and row["outstanding"] == 0:
                     self.drained.setdefault((key, row["xfer"]), row["seq"])
 
-    def landings(self) -> list[ContentEvent]:
+    def landings(self) -> list[EventRun]:
         """Every landing, and a ghost for what may have landed."""
         return [event for worker in self.workers.values() for batch in batches(worker) for event in self._events(batch)]
 
@@ -99,7 +101,7 @@ class Transfers:
             far = far if far[0] == row["peer"] else (row["peer"], parts.epoch)
         return Ends(mover, far, mover) if row["dir"] == "pull" else Ends(mover, mover, far)
 
-    def _events(self, batch: Batch) -> Iterator[ContentEvent]:
+    def _events(self, batch: Batch) -> Iterator[EventRun]:
         lists, end = batch.lists, batch.end
         if end is not None and end["op"] == "fail" and end["bytes"] == 0:
             return
@@ -116,27 +118,35 @@ class Transfers:
         if end is None or end["op"] != "done":
             reason = "failed transfer, bytes unknown" if end else "transfer posted, outcome not known"
             for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
-                page = (ends.target, lists["dst_pool"], span.page)
-                yield ContentEvent(page, "ghost", span.tok_lo, span.tok_hi, *window, reason=reason)
+                page = (ends.target, lists["dst_pool"], -1)
+                ghost = ContentEvent(page, "ghost", span.tok_lo, span.tok_hi, *window, reason=reason)
+                yield EventRun(ghost, span.pages, span.index)
             return
         t_lo, t_hi = self._bound(batch.post, ends, 0), self._bound(end, ends, 1)
         collided, acked = self.collisions.of_row(batch.mover, ends.target, lists), self._acked(batch)
         authority, measured = self._authority(ends), end if end["digests"] else lists
+        many = frozenset(page for tag, page in self.collisions.pages if tag == lists["dst_tag"])
+        source, sources = self._source(batch, ends, lists), as_ints(lists["src_pages"])
         for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
-            yield ContentEvent(
-                (ends.target, lists["dst_pool"], span.page), "landing", span.tok_lo, span.tok_hi, *window, t_lo, t_hi,
+            event = ContentEvent(
+                (ends.target, lists["dst_pool"], -1), "landing", span.tok_lo, span.tok_hi, *window, t_lo, t_hi,
                 None, lists["dst_tag"], part, parts, batch.mover, batch.post["seq"] if batch.post else None, end["seq"],
-                source=self._source(batch, ends, lists, span), digest=digest_of(measured, span.index),
-                pos=pos_of(lists, span.index), authority=authority, flaw=flaw, acked=acked,
-                collided=collided or (lists["dst_tag"], span.page) in self.collisions.pages,
+                pos=lists["pos"], authority=authority, flaw=flaw, acked=acked, collided=collided,
             )  # fmt: skip
+            known = span.index < len(sources) if source is not None else np.zeros(len(span.index), bool)
+            if known.any():
+                pages, index = span.pages[known], span.index[known]
+                yield EventRun(replace(event, source=source), pages, index, measured["digests"], sources, many)
+            if not known.all():
+                yield EventRun(event, span.pages[~known], span.index[~known], measured["digests"], None, many)
 
-    def _source(self, batch: Batch, ends: Ends, lists: Row, span: PageSpan) -> Source | None:
-        if lists["src_pages"] is None or ends.source not in self.workers or span.index >= len(lists["src_pages"]):
+    def _source(self, batch: Batch, ends: Ends, lists: Row) -> Source | None:
+        if lists["src_pages"] is None or ends.source not in self.workers:
             return None
         lo, hi = self._window(batch, ends.source)
-        page = (ends.source, lists["src_pool"], lists["src_pages"][span.index])
-        return Source(page, lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source))
+        return Source(
+            (ends.source, lists["src_pool"], -1), lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source)
+        )
 
     def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""
@@ -183,7 +193,7 @@ class Transfers:
             return None
         return flaw_of(source.configs.get(lists["src_pool"]), target.configs.get(lists["dst_pool"]), parts)
 
-    def _spilled(self, ends: Ends, lists: Row, window: tuple[int, int]) -> Iterator[ContentEvent]:
+    def _spilled(self, ends: Ends, lists: Row, window: tuple[int, int]) -> Iterator[EventRun]:
         """Where the two ends count pages in different bytes, nobody can say which pages were hit."""
         source, target, pool = self.workers[ends.source], self.workers[ends.target], lists["dst_pool"]
         configs = source.configs.get(lists["src_pool"]), target.configs.get(pool)
@@ -194,4 +204,4 @@ class Transfers:
         (lo, hi), sizes = window, [config["page_bytes"] for config in configs if config is not None]
         for number in sorted(pages_hit(lists["dst_pages"], sizes[0], sizes[1]) - set(lists["dst_pages"])):
             page = (ends.target, pool, number)
-            yield ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE)
+            yield run_of(ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE))

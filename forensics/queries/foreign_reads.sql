@@ -195,18 +195,28 @@ ranked AS (
     FROM per_read AS f JOIN reads AS x ON x.read = f.read JOIN cells AS c ON c.cell = x.cell
 ),
 gravest AS (SELECT rq, pool, page, min(rank) AS rank FROM ranked GROUP BY rq, pool, page),
-grouped AS (
-    SELECT f.rq, f.pool, f.kind, f.proof, f.derived, f.delivered, f.mechanism, f.donor, f.reason,
-           count(DISTINCT f.page) AS pages, list_sort(array_agg(DISTINCT CAST(f.page AS INTEGER))) AS page_list,
+per_page AS (
+    SELECT f.rq, f.pool, f.page, f.kind, f.proof, f.derived, f.delivered, f.mechanism, f.donor, f.reason,
            min(f.first_step) AS first_step, min(f.first_step_last) AS first_step_last, min(f.first_seq) AS first_seq
     FROM ranked AS f
     JOIN gravest AS g ON g.rq = f.rq AND g.pool = f.pool AND g.page = f.page AND g.rank = f.rank
+    GROUP BY f.rq, f.pool, f.page, f.kind, f.proof, f.derived, f.delivered, f.mechanism, f.donor, f.reason
+),
+-- A request reads each page through one page of the evidence: what these stand for does not overlap.
+grouped AS (
+    SELECT f.rq, f.pool, f.kind, f.proof, f.derived, f.delivered, f.mechanism, f.donor, f.reason,
+           list_sort(flatten(array_agg(coalesce(m.numbers, [CAST(f.page AS INTEGER)])))) AS page_list,
+           min(f.first_step) AS first_step, min(f.first_step_last) AS first_step_last, min(f.first_seq) AS first_seq
+    FROM per_page AS f
+    JOIN requests AS q ON q.rq = f.rq
+    LEFT JOIN members AS m ON m.worker = q.worker AND m.epoch = q.epoch AND m.pool = f.pool AND m.page = f.page
     GROUP BY f.rq, f.pool, f.kind, f.proof, f.derived, f.delivered, f.mechanism, f.donor, f.reason
 )
 SELECT CASE WHEN q.owner >= 0 THEN q.rid ELSE '?' || q.worker || '/' || q.epoch || '/' || q.req END AS rid,
        CAST(q.attempt AS INTEGER) AS attempt, q.tenant, q.worker, CAST(q.epoch AS INTEGER) AS epoch, q.req, g.pool, g.kind,
        g.proof, g.derived, g.delivered, g.mechanism,
-       CASE WHEN g.donor = -1 THEN '?' ELSE d.rid END AS donor_rid, d.tenant AS donor_tenant, g.pages, g.page_list,
+       CASE WHEN g.donor = -1 THEN '?' ELSE d.rid END AS donor_rid, d.tenant AS donor_tenant,
+       len(g.page_list) AS pages, g.page_list,
        g.first_step, g.first_step_last, CASE WHEN g.first_step IS NOT NULL THEN g.proof END AS first_step_proof, g.first_seq,
        g.reason
 FROM grouped AS g

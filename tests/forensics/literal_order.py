@@ -34,6 +34,7 @@ class LiteralOrder:
         self.owners = {o["owner"]: o for o in tables["owners"]}
         self.events, self.reads, self.passes = tables["events"], tables["reads"], tables["passes"]
         self.tags, self.shares = tables["tags"], tables["shares"]
+        self.members = {tuple(m[n] for n in PLACE): m["numbers"] for m in tables["members"]}
 
     def place(self, e: Row) -> tuple[Any, ...]:
         return self.place_of_cell(e["cell"])

@@ -184,7 +184,7 @@ class Literal(LiteralMechanism):
     def row(self, group: list[Row]) -> Row:
         f = group[0]
         request = self.requests[f["rq"]]
-        pages = sorted({g["place"][3] for g in group})
+        pages = sorted({page for g in group for page in self.members.get(g["place"], [g["place"][3]])})
         rid = request["rid"] if request["owner"] != -1 else "?{worker}/{epoch}/{req}".format(**request)
         donor = self.owners.get(f["donor"], {"rid": None if f["donor"] is None else "?", "tenant": None})
         least = {

@@ -19,6 +19,7 @@ NAMED_BY = {
     "shares": {"rq": "requests", "owner": "owners"},
     "tags": {"owner": "owners"},
     "owners": {"owner": "owners"},
+    "members": {},
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Every sample is what its scenario makes, is judged as physical truth says, and its README quotes what is printed.
 
-What takes minutes is run where KVWITNESS_LARGE_SAMPLES is set: playing and judging the large samples.
+What takes minutes is run where KVWITNESS_LARGE_SAMPLES is set: playing the large samples anew.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from forensics.verdict import Kind, Verdict
 LARGE = "KVWITNESS_LARGE_SAMPLES"
 
 
-def each_sample(*, large: bool = True):
-    """One test per sample, the large ones on demand (or never)."""
+def each_sample(*, on_demand: bool = False, large: bool = True):
+    """One test per sample; with `on_demand`, the large ones only where they are asked for (without `large`, never)."""
     skip = pytest.mark.skipif(LARGE not in os.environ, reason=f"takes minutes: set {LARGE}=1 to run it")
     chosen = [sample for sample in SAMPLES if large or not sample.large]
-    marked = [pytest.param(one, id=one.name, marks=[skip] if one.large else []) for one in chosen]
+    marked = [pytest.param(one, id=one.name, marks=[skip] if on_demand and one.large else []) for one in chosen]
     return pytest.mark.parametrize("sample", marked)
 
 
@@ -57,7 +57,7 @@ def listed(text: str) -> set[int]:
     return {page for low, _, high in parts for page in range(int(low), int(high or low) + 1)}
 
 
-@each_sample()
+@each_sample(on_demand=True)
 def test_it_is_remade_byte_for_byte(sample: Sample, tmp_path: Path):
     expected = remake(sample, tmp_path / "ledger")
     assert written(expected) == sample.expected.read_text()
