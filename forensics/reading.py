@@ -108,6 +108,8 @@ def _apply_request_row(attendance: Attendance, row: Row) -> None:
     elif row["op"] in ("finish", "abort"):
         attendance.ended = min(attendance.ended, row["seq"])
     elif row["op"] == "pause":
+        if attendance.pauses and attendance.pauses[-1][1] == INF:  # paused already, and now for another reason
+            attendance.pauses[-1] = (attendance.pauses[-1][0], row["seq"])
         attendance.pauses.append((row["seq"], INF))
     elif row["op"] == "resume" and attendance.pauses:
         attendance.pauses[-1] = (attendance.pauses[-1][0], row["seq"])
