@@ -6,6 +6,7 @@ it changed, or None. A claim (receipt, ack, status) makes no event.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from forensics.lives import PageKey
@@ -110,7 +111,8 @@ def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[Con
     """Landings on a worker's pages, placed by its failed tag checks.
 
     A failed tag check proves that the page held `found` at its `step`, and the same request's checks of earlier
-    steps, which held, prove that it did not yet: the landing stands right before that pass.
+    steps, which held, prove that it did not yet: the landing stands right before that pass. Of several that brought
+    the page that tag, nobody can say which one the check met.
     """
     runs = {row["step"]: row for row in worker.steps}
     first: dict[tuple[str, int, int], tuple[int, int]] = {}
@@ -120,6 +122,7 @@ def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[Con
             continue
         at = (row["pool"], row["page"], row["found"])
         bound = max((b["seq"] for b in worker.pages if b["op"] == "bind" and b["req"] == row["req"]), default=INF)
+        bound = max([bound, *(r["seq"] for r in worker.requests if r["op"] == "resume" and r["req"] == row["req"])])
         held = max(
             (s["seq"] for s in worker.steps if bound <= s["since_seq"] and s["seq"] <= run["since_seq"]),
             default=NOTHING,
@@ -127,10 +130,12 @@ def proved_by_checks(worker: WorkerRows, events: list[ContentEvent]) -> list[Con
         first.setdefault(at, (held, run["since_seq"]))
     if not first:
         return events
+    brought = Counter((e.page, e.tag) for e in events if e.kind == "landing")
     placed = []
     for event in events:
         found = first.get((event.page[1], event.page[2], event.tag or 0)) if event.page[0] == worker.key else None
-        if event.kind == "landing" and found is not None and event.lo <= found[1] and event.hi > found[0]:
+        is_sole = event.kind == "landing" and brought[event.page, event.tag] == 1
+        if is_sole and found is not None and event.lo <= found[1] and event.hi > found[0]:
             placed.append(replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1])))
         else:
             placed.append(event)

@@ -5,7 +5,7 @@ Invariant: a mechanism explains a finding and decides none. What the record does
 
 from __future__ import annotations
 
-from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, tag_at_source
+from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, misplaced, tag_at_source
 from forensics.replay_facts import Facts
 from forensics.replay_order import Mode
 from forensics.replay_records import NONE, WRITTEN, Event, Life, Read
@@ -15,6 +15,9 @@ ROBBED = ("taken", "reserved")
 """Ends of a life that its owner had no part in."""
 SLOT = "slot"
 FILLED = (*WRITTEN, "landing")
+OF_WHAT_LAY_THERE = ("M1", MECHANISM_UNKNOWN)
+"""Of a landing that brought what its source held all along. In a wrong place of the table, the place is at fault: the
+rest of a last page is never read where it belongs."""
 
 
 class Mechanisms:
@@ -29,7 +32,8 @@ class Mechanisms:
         if content.cause:
             return content.cause
         if e.kind == "landing" and e.tag == x.tag:
-            return self._at_source(e)
+            found = self._at_source(e)
+            return "M13" if misplaced(e, x) and found in OF_WHAT_LAY_THERE else found
         life = self.facts.life(x.tag, self.classifier.page(e))
         if e.kind in WRITTEN and e.tag == x.tag:
             return MECHANISM_UNKNOWN if life is not None and life.owner == e.owner else "M11"

@@ -80,6 +80,7 @@ class Comparison:
                 continue
             self._doubt(rid, verdict)
             self._recall(rid, verdict)
+            self._cleared(rid, verdict)
             self._precision(rid, verdict)
             self._class(rid, verdict)
         if self.drawn.defended:
@@ -130,6 +131,12 @@ class Comparison:
             self.judged.counts["contaminated, unknown by a poor record"] += 1
         else:
             self.judged.fail("recall", rid, f"{verdict['verdict']} ({verdict['reason']}): truth {_told(truth)}")
+
+    def _cleared(self, rid: str, verdict: Row) -> None:
+        """Who read what nobody had written, or its own content in a wrong place, is never called clean."""
+        truth = self.truth[rid]
+        if (truth.unwritten or truth.misplaced) and verdict["verdict"] in ("clean", "exposed"):
+            self.judged.fail("cleared", rid, f"{verdict['verdict']}: truth {_told(truth)}")
 
     def _everything_listed(self, rid: str, verdict: Row) -> None:
         """Certain donors and pages are in the verdict; a lower bound is what it lists as unknown, and a further donor of a

@@ -301,8 +301,8 @@ def test_shared_content_that_is_not_certain_is_not_cleared() -> None:
 @pytest.mark.parametrize(
     ("request_row", "delivered"),
     [
-        ({"last_token": 501}, "yes"),
-        ({"last_token": 500}, "no"),
+        ({"last_token": 502}, "yes"),
+        ({"last_token": 501}, "no"),  # it left as the run began: of the pass before it
         ({"last_token": None}, "no"),
         ({"last_token": None, "ended_seq": None}, "yes"),
         ({"last_token": None, "ended_seq": None, "end_certain": False}, "unknown"),
@@ -314,7 +314,7 @@ def test_delivered_by_decode(request_row: dict[str, Any], delivered: str) -> Non
     assert incident.finding()["delivered"] == delivered  # the first run began at time 501
 
 
-@pytest.mark.parametrize(("last_token", "delivered"), [(500, "no"), (501, "unknown"), (600, "unknown"), (601, "yes")])
+@pytest.mark.parametrize(("last_token", "delivered"), [(501, "no"), (502, "unknown"), (601, "unknown"), (602, "yes")])
 def test_delivered_between_the_first_possible_and_the_first_certain_pass(last_token: int, delivered: str) -> None:
     incident = Incident()
     incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57)  # runs begin at times 501 and 601
