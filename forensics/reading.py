@@ -235,10 +235,10 @@ def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: in
         for index in range(written // page_tokens, -(-(written + run.n) // page_tokens)):
             if index not in places:
                 continue
-            page, tag = places[index]
+            page, tag, bound_at = places[index]
             lo = max(written - index * page_tokens, 0)
             hi = min(written + run.n - index * page_tokens, page_tokens)
-            until = attendance.until(pool, page, last["seq"])
+            until = attendance.until(pool, page, bound_at)
             if run.since_seq >= until:
                 continue
             s0 = run.since_seq if run.n > 1 else run.seq
@@ -252,12 +252,13 @@ def _tokens_of(row: Row, page_tokens: int) -> int:
     return row["tokens"] if row["tokens"] is not None else len(row["pages"]) * page_tokens
 
 
-def _places(last: Row, appends: list[Row]) -> dict[int, tuple[int, int]]:
-    """Place in the block table -> (page, tag), for the pages that a request can grow into."""
-    first = last["pos"] or 0
-    places = {first + i: (page, last["tag"]) for i, page in enumerate(last["pages"])}
-    for row in appends:
-        places |= {(row["pos"] or 0) + i: (page, row["tag"]) for i, page in enumerate(row["pages"] or ())}
+def _places(last: Row, appends: list[Row]) -> dict[int, tuple[int, int, int]]:
+    """Place in the block table -> (page, tag, seq of its bind or append), for the pages that a request can grow into. A
+    page that left the window may stand there again."""
+    places: dict[int, tuple[int, int, int]] = {}
+    for row in (last, *appends):
+        first = row["pos"] or 0
+        places |= {first + i: (page, row["tag"], row["seq"]) for i, page in enumerate(row["pages"] or ())}
     return places
 
 

@@ -118,10 +118,9 @@ class Mechanisms:
 
     def _another_component_had_it(self, x: Read) -> bool:
         pool = self._pool(x)
-        if pool == SLOT:
-            return False
         for y in self.facts.select_reads(self.facts.reads_of_request(x.rq)):
-            overlapping = x.req_lo < y.req_hi and y.req_lo < x.req_hi
+            # What a slot says is of the whole handoff, whatever tokens the other page holds.
+            overlapping = pool == SLOT or (x.req_lo < y.req_hi and y.req_lo < x.req_hi)
             if overlapping and self._pool(y) not in (pool, SLOT):
                 history = self.classifier.history(y.cell)
                 if history.was_filled(y.tag, y.s0):

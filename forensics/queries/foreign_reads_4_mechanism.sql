@@ -106,8 +106,9 @@ elsewhere AS (
     SELECT DISTINCT x.read
     FROM accused AS a
     JOIN filled AS x ON x.read = a.read
-    JOIN filled AS y ON y.rq = x.rq AND y.pool <> x.pool AND y.req_lo < x.req_hi AND x.req_lo < y.req_hi
-    WHERE x.pool <> 'slot' AND y.pool <> 'slot' AND y.first_hi <= y.s0
+    -- What a slot says is of the whole handoff, whatever tokens the other page holds.
+    JOIN filled AS y ON y.rq = x.rq AND y.pool <> x.pool AND (x.pool = 'slot' OR (y.req_lo < x.req_hi AND x.req_lo < y.req_hi))
+    WHERE y.pool <> 'slot' AND y.first_hi <= y.s0
 ),
 facts AS (
     SELECT a.*, l.tag IS NOT NULL AS is_known, l.owner AS tag_owner, coalesce(l.reserve_seq, -1) AS reserve_seq, l.robbed, l.failed,

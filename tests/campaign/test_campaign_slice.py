@@ -8,7 +8,7 @@ import pytest
 from run_campaign import REPRODUCE, judge
 from scenario_draw import FAULTS, draw
 
-SEEDS = (1, 3, 5, *range(7, 17), 22, *range(24, 30), 31, 32, 34, 36)
+SEEDS = range(24)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -108,8 +108,8 @@ class LiteralMechanism(LiteralClass):
     def another_component_had_it(self, x: Row) -> bool:
         pool = self.place(x)[2]
         return any(
-            y["rq"] == x["rq"] and self.place(y)[2] not in (pool, "slot") and pool != "slot"
-            and less(x["req_lo"], y["req_hi"]) and less(y["req_lo"], x["req_hi"])
+            y["rq"] == x["rq"] and self.place(y)[2] not in (pool, "slot")
+            and (pool == "slot" or (less(x["req_lo"], y["req_hi"]) and less(y["req_lo"], x["req_hi"])))
             and any(
                 g["kind"] in ("write", "landing") and g["tag"] == y["tag"] and g["hi"] <= y["s0"]
                 for g in self.on_cell(y["cell"])
