@@ -8,7 +8,8 @@ import pytest
 from run_campaign import REPRODUCE, judge
 from scenario_draw import FAULTS, draw
 
-SEEDS = range(24)
+SEEDS = (*range(24), 33, 125, 165, 212, 248, 258, 285, 301)
+"""The first ones, and some that failed once, each in another way."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
