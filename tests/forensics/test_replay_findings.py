@@ -108,6 +108,16 @@ def test_a_ghost_before_the_landing_changes_nothing() -> None:
     assert words(incident.finding()) == ("clean", "proved", "", "")
 
 
+@pytest.mark.parametrize(
+    ("t_lo", "expected"),
+    [(600, ("foreign", "inferred", "M6", "")), (599, ("unknown", "inferred", "", "undecided order"))],
+)
+def test_what_a_whole_run_read_before_its_own_landing_by_the_clock(t_lo: int, expected: tuple[str, ...]) -> None:
+    incident = Incident(granted=True)  # what was left there is another's; the first run is over at 599
+    incident.landing(44, 75, (incident.ann_there, SOURCE, 20), t_lo=t_lo, t_hi=t_lo + 5)
+    assert words(incident.finding()) == expected
+
+
 def test_order_that_only_clocks_decide_is_inferred() -> None:
     incident = Incident()
     incident.landing(44, 65, (incident.ann_there, SOURCE, 20), t_lo=440, t_hi=450)
