@@ -32,6 +32,7 @@ class DecodeEngine(Role):
         self.prealloc: deque[Request] = deque()  # DecodePreallocQueue: admitted, no pages yet
         self.transfers: dict[int, tuple[Request, KVReceiver]] = {}  # DecodeTransferQueue, by xfer
         self._running: dict[int, Request] = {}
+        self._beyond: set[int] = set()  # running, but more than a pass takes run before them
         self._started: dict[int, Request] = {}  # running, or their pages are granted
         self.retraction = Retraction(self, parts.host) if parts.host is not None else None
         self.releases = Releases(self)
@@ -102,7 +103,7 @@ class DecodeEngine(Role):
             return False
         busy = self._grant_waiting()
         if self._running:
-            self._decode(list(islice(self._running.values(), self.parts.pace.max_batch)))
+            self._decode(self._next_batch())
             busy = True
         return busy
 
@@ -238,11 +239,12 @@ class DecodeEngine(Role):
         if self.others and not self._accept(request):
             return
         self.row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
-        self.recorder.pages("bind", name, request.req, tag, request.pages, tokens=prompt)
+        self.recorder.pages("bind", name, request.req, tag, request.pages, pos=0, tokens=prompt)
         self.others.bind(request, prompt)
         request.move(RequestStatus.RUNNING)
         self.row(request, "first_token")
-        self._running[request.req] = request
+        if self._run(request):
+            self.row(request, "pause", reason="batch_full")
         self._leave(request, first_token)
 
     def _accept(self, request: Request) -> bool:
@@ -256,6 +258,23 @@ class DecodeEngine(Role):
             words = "the handoff metadata is not this request's; nothing was read"
             self._fail_transfer(request, RequestError(500, "page_tag_mismatch", words))
         return not enforced
+
+    def _run(self, request: Request) -> bool:
+        """A request is one of the running; True where their passes have no place for it yet: it is then paused."""
+        self._running[request.req] = request
+        if len(self._running) > self.parts.pace.max_batch:
+            self._beyond.add(request.req)
+        return request.req in self._beyond
+
+    def _next_batch(self) -> list[Request]:
+        """Who takes part in the next pass: those that have run longest."""
+        batch = list(islice(self._running.values(), self.parts.pace.max_batch))
+        for request in batch if self._beyond else ():
+            if request.req in self._beyond:
+                self._beyond.remove(request.req)
+                self.runs.close()
+                self.row(request, "resume")
+        return batch
 
     def _decode(self, batch: list[Request]) -> None:
         """One pass over the running batch."""
@@ -327,6 +346,7 @@ class DecodeEngine(Role):
         """A request reads its pages no more, and they go back."""
         del self._running[request.req]
         self.parts.executor.forget(request.stamp)
+        self._beyond.discard(request.req)
         self.grows_no_more(request)
         for tag, pages in table_runs(request):
             self.recorder.pages("unbind", self.pool.name, request.req, tag, pages, cause=cause)
@@ -334,8 +354,10 @@ class DecodeEngine(Role):
         self.releases.free(request, cause)
 
     def take_up(self, request: Request) -> None:
-        """A request whose KV is there again runs on."""
-        self._running[request.req] = self._started[request.req] = request
+        """A request whose KV is there again, and which is paused, runs on."""
+        self._started[request.req] = request
+        if not self._run(request):
+            self.row(request, "resume")
         request.final_pages = max(self._final_pages(request), len(request.pages))
         self._promised += request.final_pages - len(request.pages)
 

@@ -60,7 +60,7 @@ class Releases:
         if self._checks.failed(OWNER_FREE, request.req, expected=0, found=1, pool=self._pool.name):
             return
         self._role.runs.close()
-        self._pool.free(request.req, tag, pages, "left_window")
+        self._return(request, tag, pages, "left_window")
         request.freed = fault.pages
 
     def abort(self, request: Request, error: RequestError) -> None:

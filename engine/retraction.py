@@ -68,6 +68,7 @@ class Retraction:
             role, place = self._role, self._places[request.req]
             if role.pool.free_pages < place.kv + 1 or not role.others.room_for(place.others):
                 break
+            role.runs.close()
             self.waiting.popleft()
             request.pages, tag = role.pool.reserve(request.req, place.kv)
             request.tags = np.full(len(request.pages), tag, np.int64)
@@ -76,9 +77,8 @@ class Retraction:
                 self._copy(request, (self.host, pool), (kept, table.pages), place.tag, int(table.tags[0]), first)
             self._forget(request, "drained")
             written = request.prompt_tokens + request.output_tokens - 1
-            role.recorder.pages("bind", role.pool.name, request.req, tag, request.pages, tokens=written)
+            role.recorder.pages("bind", role.pool.name, request.req, tag, request.pages, pos=0, tokens=written)
             role.others.bind(request, written)
-            role.row(request, "resume")
             request.move(RequestStatus.RUNNING)
             role.take_up(request)
             resumed = True

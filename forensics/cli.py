@@ -99,7 +99,7 @@ def _query(name: str) -> Query:
 )
 @click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--memory", default="4GB", show_default=True, help="Most memory of one query, such as 512MB.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Most seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0.001), default=600.0, show_default=True, help="Most seconds.")
 @click.option("--explain", is_flag=True, help="Print the SQL instead of running it.")
 def query(
     name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,

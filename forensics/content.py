@@ -6,6 +6,7 @@ it changed, or None. A claim (receipt, ack, status) makes no event.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -144,7 +145,8 @@ def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRu
     """Landings on a worker's pages, placed by its failed tag checks.
 
     A failed tag check proves that the page held `found` at its `step`, and the same request's checks of earlier
-    steps, which held, prove that it did not yet: the landing stands right before that pass.
+    steps, which held, prove that it did not yet: the landing stands right before that pass. Of several that brought
+    the page that tag, nobody can say which one the check met.
     """
     runs = {row["step"]: row for row in worker.steps}
     first: dict[tuple[str, int, int], tuple[int, int]] = {}
@@ -154,6 +156,7 @@ def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRu
             continue
         at = (row["pool"], row["page"], row["found"])
         bound = max((b["seq"] for b in worker.pages if b["op"] == "bind" and b["req"] == row["req"]), default=INF)
+        bound = max([bound, *(r["seq"] for r in worker.requests if r["op"] == "resume" and r["req"] == row["req"])])
         held = max(
             (s["seq"] for s in worker.steps if bound <= s["since_seq"] and s["seq"] <= run["since_seq"]),
             default=NOTHING,
@@ -161,13 +164,21 @@ def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRu
         first.setdefault(at, (held, run["since_seq"]))
     if not first:
         return events
+    landed = [one for one in events if one.event.page[0] == worker.key and one.event.kind == "landing"]
+    brought = Counter(
+        at
+        for one in landed
+        for page in one.pages.tolist()
+        if (at := (one.event.page[1], page, one.event.tag or 0)) in first
+    )
     placed: list[EventRun] = []
     for one in events:
         event = one.event
         if event.page[0] != worker.key or event.kind != "landing":
             placed.append(one)
             continue
-        proofs = [first.get((event.page[1], page, event.tag or 0)) for page in one.pages.tolist()]
+        places = [(event.page[1], page, event.tag or 0) for page in one.pages.tolist()]
+        proofs = [first[at] if brought[at] == 1 else None for at in places]
         rest = np.ones(len(proofs), bool)
         for i, found in enumerate(proofs):
             if found is not None and event.lo <= found[1] and event.hi > found[0]:

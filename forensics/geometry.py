@@ -16,15 +16,23 @@ _OF_LAYOUT = ("kv_format", "kv_heads", "head_dim")
 _OF_A_PART = frozenset({"page_bytes", "kv_heads"})
 
 
-def flaw_of(source: Row | None, target: Row | None, parts: int) -> str | None:
-    """SIZE, LAYOUT or None, for a transfer from a pool of config `source` into one part of `parts` of `target`'s."""
+def flaw_of(source: Row | None, target: Row | None, parts: int, ranks: tuple[int, int] = (1, 1)) -> str | None:
+    """SIZE, LAYOUT or None, for a transfer from a pool of config `source` into one part of `parts` of `target`'s.
+
+    `ranks`: tensor-parallel ranks of both ends, each of which has its share of every page.
+    """
     if source is None or target is None:
         return SIZE
     left_out = _OF_A_PART if parts > 1 else frozenset()
+    source, target = (_of_all_ranks(*end) for end in zip((source, target), ranks, strict=True))
     for flaw, names in ((SIZE, _OF_SIZE), (LAYOUT, _OF_LAYOUT)):
         if any(name not in left_out and _differ(source[name], target[name]) for name in names):
             return flaw
     return None
+
+
+def _of_all_ranks(config: Row, ranks: int) -> Row:
+    return config | {"page_bytes": config["page_bytes"] and config["page_bytes"] * ranks}
 
 
 def _differ(one: object, other: object) -> bool:

@@ -66,11 +66,19 @@ def run_query(
 
 
 def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, Value], timeout_s: float) -> pa.Table:
-    timer = threading.Timer(timeout_s, database.interrupt)
+    over = threading.Event()
+
+    def stop() -> None:
+        over.set()
+        database.interrupt()
+
+    timer = threading.Timer(timeout_s, stop)
     timer.start()
     try:
         for step in query.steps[:-1]:
             database.execute(step.sql, _asked(step.sql, bound))
+            if over.is_set():  # between two statements an interrupt stops nothing
+                raise duckdb.InterruptException("over time")
         last = query.steps[-1].sql
         return database.sql(last, params=_asked(last, bound)).to_arrow_table()
     finally:

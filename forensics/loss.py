@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,10 +103,14 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
     told = {key: _first_acks(worker, "sent") for key, worker in workers.items()} if mover_gaps else {}
     for key, worker in workers.items():
         heard = _first_acks(worker, "received")
+        of_grants: list[PoolGhost] = []
         for grant in _grants(worker):
             for writer in grant["writers"] or ():
                 drained = min(heard.get((grant["xfer"], writer), INF), heard.get((grant["xfer"], None), INF))
-                found += _grant_ghosts(key, grant, drained, writer, mover_gaps[writer], writer in present, order, told)
+                of_grants += _grant_ghosts(
+                    key, grant, drained, writer, mover_gaps[writer], writer in present, order, told
+                )
+        found += _joined(of_grants)
         if key in lost_transfers:  # a lost grant may have let any mover in
             for gaps in mover_gaps.values():
                 found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
@@ -148,17 +152,30 @@ def _grant_ghosts(
     order: Order,
     told: dict[WorkerKey, Acks],
 ) -> list[PoolGhost]:
-    """Doubt that one writer of one grant leaves on the granted pages, until it was `drained`."""
-    pages, pool, seq = grant["dst_pages"], grant["dst_pool"], grant["seq"]
+    """Doubt that one writer of one grant leaves, until it was `drained`: on the pool, since what it sent astray is
+    not on the granted pages."""
+    pool, seq = grant["dst_pool"], grant["seq"]
     if not present:
-        return [PoolGhost(at, pool, pages, seq, drained, f"no record of {writer}")]
+        return [PoolGhost(at, pool, None, seq, drained, f"no record of {writer}")]
     found = []
     for m in gaps:
         said = min((s for (xfer, _), s in told[m.worker].items() if xfer == grant["xfer"]), default=None)
         if said is not None and drained != INF and m.lo >= said:
             continue  # what is lost came after the writer had said that nothing is outstanding
         far = _far_ghost(at, m, order)
-        found.append(PoolGhost(at, pool, pages, max(far.lo, seq), min(far.hi, drained), m.reason))
+        found.append(PoolGhost(at, pool, None, max(far.lo, seq), min(far.hi, drained), m.reason))
+    return found
+
+
+def _joined(ghosts: list[PoolGhost]) -> list[PoolGhost]:
+    """Those of one pool and reason whose windows overlap, as one."""
+    found: list[PoolGhost] = []
+    for ghost in sorted((g for g in ghosts if g.lo < g.hi), key=lambda g: (g.pool or "", g.reason, g.lo, g.hi)):
+        last = found[-1] if found else None
+        if last is not None and (last.pool, last.reason) == (ghost.pool, ghost.reason) and ghost.lo <= last.hi:
+            found[-1] = replace(last, hi=max(last.hi, ghost.hi))
+        else:
+            found.append(ghost)
     return found
 
 

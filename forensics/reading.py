@@ -175,6 +175,8 @@ def _apply_request_row(attendance: Attendance, row: Row) -> None:
     elif row["op"] in ("finish", "abort"):
         attendance.ended = min(attendance.ended, row["seq"])
     elif row["op"] == "pause":
+        if attendance.pauses and attendance.pauses[-1][1] == INF:  # paused already, and now for another reason
+            attendance.pauses[-1] = (attendance.pauses[-1][0], row["seq"])
         attendance.pauses.append((row["seq"], INF))
     elif row["op"] == "resume" and attendance.pauses:
         attendance.pauses[-1] = (attendance.pauses[-1][0], row["seq"])
@@ -302,11 +304,11 @@ def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: in
             place = places.at(index)
             if place is None:
                 continue
-            page, tag = place
+            page, tag, bound_at = place
             lo = max(written - index * page_tokens, 0)
             hi = min(written + run.n - index * page_tokens, page_tokens)
             number = np.array([page], np.int64)
-            until = int(attendance.until(pool, number, last["seq"])[0])
+            until = int(attendance.until(pool, number, bound_at)[0])
             if run.since_seq >= until:
                 continue
             s0 = run.since_seq if run.n > 1 else run.seq
@@ -322,20 +324,23 @@ def _tokens_of(row: Row, page_tokens: int) -> int:
 
 
 class _Places:
-    """Place in the block table -> (page, tag), for the pages that a request can grow into."""
+    """Place in the block table -> (page, tag, seq of its bind or append), for the pages that a request can grow into. A
+    page that left the window may stand there again."""
 
     def __init__(self, last: Row, appends: list[Row]) -> None:
         self._last = last
         self._appended = {
-            (row["pos"] or 0) + i: (page, row["tag"]) for row in appends for i, page in enumerate(row["pages"] or ())
+            (row["pos"] or 0) + i: (page, row["tag"], row["seq"])
+            for row in appends
+            for i, page in enumerate(row["pages"] or ())
         }
 
-    def at(self, index: int) -> tuple[int, int | None] | None:
-        """The page at a place and its tag; None where there is none."""
+    def at(self, index: int) -> tuple[int, int | None, int] | None:
+        """The page at a place, its tag and since when it is there; None where there is none."""
         offset = index - (self._last["pos"] or 0)
         if index in self._appended or not 0 <= offset < len(self._last["pages"]):
             return self._appended.get(index)
-        return self._last["pages"][offset], self._last["tag"]
+        return self._last["pages"][offset], self._last["tag"], self._last["seq"]
 
 
 def grown(key: WorkerKey, run: ReadRun) -> EventRun:

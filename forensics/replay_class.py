@@ -113,8 +113,7 @@ class Classifier:
     def classify_for(self, e: Event, x: Read) -> Content:
         """The class of e for a read, its place in the request's table included."""
         content = self.classify(e, Reader(x.owner, x.tag, x.s0))
-        misplaced = e.tag == x.tag and NONE not in (e.pos, x.pos) and e.pos != x.pos
-        return wrong("M13") if misplaced and content.of in RIGHT else content
+        return wrong("M13") if content.of in RIGHT and misplaced(e, x) else content
 
     def classify(self, e: Event, reader: Reader, depth: int = 1) -> Content:
         """class(e; reader); `depth` counts landings from the read down."""
@@ -258,6 +257,11 @@ class Classifier:
         """end_seq(src_tag, source page); NEVER_BEFORE where no row speaks of that life."""
         life = self.source_life(e)
         return life.end_seq if life else NEVER_BEFORE
+
+
+def misplaced(e: Event, x: Read) -> bool:
+    """Whether content under the reader's tag stands at another place in its table than it was made for."""
+    return e.tag == x.tag and NONE not in (e.pos, x.pos) and e.pos != x.pos
 
 
 def tag_at_source(e: Event, s: Event) -> int:

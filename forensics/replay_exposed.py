@@ -1,6 +1,7 @@
 """Exposure without a foreign read: others' bytes landed in a life, or a source was released while it was read.
 
-Invariant: seq and edges only. A finding here never says that anybody read the bytes.
+Invariant: seq and edges only. A finding here never says that anybody read the bytes. Where nobody knows whose they
+were, nobody knows whether it was exposed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from forensics.replay_class import Class, Reader
+from forensics.replay_class import OTHER_GEOMETRY, Class, Reader
 from forensics.replay_facts import Facts, Ints
 from forensics.replay_findings import Found, Judge
 from forensics.replay_ordinary import Timeline
@@ -66,7 +67,7 @@ def _between(facts: Facts, timeline: Timeline, order: Ints) -> tuple[Ints, Ints]
 def _strays(facts: Facts, judge: Judge, x: Read, candidates: Ints) -> list[Found]:
     page = judge.page(x)
     life = facts.life(x.tag, page)
-    if life is None or life.owner != x.owner:
+    if life is None or life.owner != x.owner or not facts.requests[x.rq].complete:
         return []
     found = []
     for e in map(facts.event, candidates.tolist()):
@@ -77,6 +78,9 @@ def _strays(facts: Facts, judge: Judge, x: Read, candidates: Ints) -> list[Found
         if content.of is Class.FOREIGN:
             mechanism = "M11" if collided else judge.mechanisms.astray(e, life)
             found.append(Found(x.rq, page, Kind.EXPOSED, Proof.PROVED, mechanism=mechanism, donor=content.donor))
+        elif content.of is Class.UNKNOWN:
+            mechanism = "M13" if content.reason == OTHER_GEOMETRY else ""
+            found.append(Found(x.rq, page, Kind.UNKNOWN, Proof.PROVED, mechanism=mechanism, reason=content.reason))
     return found
 
 

@@ -130,12 +130,20 @@ def _delivered_by_decode(request: Request, x: Read, e: Event, passes: Passes) ->
     if not request.ended:
         return "yes" if request.end_certain else "unknown"
     sure, possible = first_certain_pass(e, x.s0, passes), first_possible_pass(e, x.s0, passes)
-    surely_read = passes.t[sure] if sure is not None else x.last_t_end
-    if request.last_token is not None and request.last_token >= surely_read:
+    surely_read = (passes.t[sure], passes.end_t[sure]) if sure is not None else (x.last_t_end, x.end_t)
+    if request.last_token is None:
+        return "no"
+    if left_after(request.last_token, *surely_read):
         return "yes"
-    if request.last_token is None or (possible is not None and request.last_token < passes.t[possible]):
+    if possible is not None and not left_after(request.last_token, passes.t[possible], passes.end_t[possible]):
         return "no"
     return "unknown"
+
+
+def left_after(token: int, began: int, ended: int) -> bool:
+    """A token (times in us) left in a pass or after it. What left in the very microsecond in which a pass that took
+    any time began is of the pass before it."""
+    return token > began or token == began == ended
 
 
 def _delivered_by_rid(requests: list[Request]) -> str:

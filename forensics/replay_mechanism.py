@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, tag_at_source
+from forensics.replay_class import DEEPEST, GRANTED, Classifier, Content, misplaced, tag_at_source
 from forensics.replay_facts import Facts, Ints
 from forensics.replay_order import Mode
 from forensics.replay_records import NONE, WRITTEN, Event, Life, Read
@@ -17,6 +17,9 @@ ROBBED = ("taken", "reserved")
 """Ends of a life that its owner had no part in."""
 SLOT = "slot"
 FILLED = (*WRITTEN, "landing")
+OF_WHAT_LAY_THERE = ("M1", MECHANISM_UNKNOWN)
+"""Of a landing that brought what its source held all along. In a wrong place of the table, the place is at fault: the
+rest of a last page is never read where it belongs."""
 
 
 class Mechanisms:
@@ -32,7 +35,8 @@ class Mechanisms:
         if content.cause:
             return content.cause
         if e.kind == "landing" and e.tag == x.tag:
-            return self._at_source(e)
+            found = self._at_source(e)
+            return "M13" if misplaced(e, x) and found in OF_WHAT_LAY_THERE else found
         life = self.facts.life(x.tag, self.classifier.page(e))
         if e.kind in WRITTEN and e.tag == x.tag:
             return MECHANISM_UNKNOWN if life is not None and life.owner == e.owner else "M11"
@@ -117,11 +121,10 @@ class Mechanisms:
 
     def _another_component_had_it(self, x: Read) -> bool:
         pool = self._pool(x)
-        if pool == SLOT:
-            return False
         beside = self._beside(x.rq, pool)
         for y in self.facts.select_reads(beside) if len(beside) else ():
-            overlapping = x.req_lo < y.req_hi and y.req_lo < x.req_hi
+            # What a slot says is of the whole handoff, whatever tokens the other page holds.
+            overlapping = pool == SLOT or (x.req_lo < y.req_hi and y.req_lo < x.req_hi)
             if overlapping and self.classifier.history(y.cell).was_filled(y.tag, y.s0):
                 return True
         return False

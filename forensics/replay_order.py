@@ -95,11 +95,17 @@ def certain(e: Event, x: Read, possible: list[Event], passes: Passes, mode: Mode
     if not seen(e, x, mode):
         return False
     reader = first_certain_pass(e, x.s0, passes)
-    read_by = passes.seq[reader] if reader is not None else None
     return all(
-        f.event == e.event or before(f, e, mode) or (read_by is not None and read_by <= _overwrites_from(f))
+        f.event == e.event or before(f, e, mode) or (reader is not None and _passed(f, passes, reader, mode))
         for f in possible
     )
+
+
+def _passed(f: Event, passes: Passes, reader: int, mode: Mode) -> bool:
+    """f came only after the run `reader`."""
+    if passes.seq[reader] <= _overwrites_from(f):
+        return True
+    return mode is Mode.C and passes.end_t[reader] < f.t_lo and passes.since_seq[reader] < f.hi
 
 
 def _overwrites_from(f: Event) -> int:

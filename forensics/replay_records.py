@@ -111,6 +111,7 @@ class Passes(NamedTuple):
     step: list[int]
     n: list[int]
     t: list[int]
+    end_t: list[int]
 
 
 class Life(NamedTuple):

@@ -111,11 +111,21 @@ def _doubts(requests: list[Row], findings: list[Row], decoder_lost: bool) -> lis
     is_lost = any(not r["rows_complete"] or r["owner"] < 0 for r in requests)
     is_lost = is_lost or (decoder_lost and not any(r["role"] == "decode" for r in requests))
     doubts = [OWN_ROWS_LOST] if is_lost else []
-    decoders = {(r["worker"], r["epoch"], r["req"]) for r in requests if r["role"] == "decode"}
-    was_read = any((f["worker"], f["epoch"], f["req"]) in decoders for f in findings)
-    if any((r["output_tokens"] or 0) >= 1 for r in requests) and not was_read:
+    if _unread(requests, findings):
         doubts.append(NO_RECORD)
     return doubts
+
+
+def _unread(requests: list[Row], findings: list[Row]) -> bool:
+    """Whether tokens left of which no read is known. Prefill computes the first, and every other takes a decode pass."""
+    read = {(f["worker"], f["epoch"], f["req"]) for f in findings}
+    decoders = [r for r in requests if r["role"] == "decode"]
+    unread = [r for r in decoders if (r["worker"], r["epoch"], r["req"]) not in read]
+    most = max((r["output_tokens"] or 0 for r in requests), default=0)
+    first_alone = most == 1 and any(r["output_tokens"] == 1 for r in unread)
+    return any((r["output_tokens"] or 0) > 1 for r in unread) or (
+        most >= 1 and len(unread) == len(decoders) and not first_alone
+    )
 
 
 def _proof(verdict: Verdict, support: list[Row], doubted: bool) -> Proof:

@@ -107,6 +107,11 @@ class WorkerRows:
     checks: list[Row] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
 
+    @property
+    def ranks(self) -> int:
+        """Tensor-parallel ranks that this worker is one of."""
+        return (self.start["tp_size"] if self.start is not None else None) or 1
+
     def unit(self, pool: str) -> int:
         """Slots a page of `pool` is told apart in: its tokens; 1 where a page is whole or not there at all."""
         return self.page_tokens.get(pool, 1)

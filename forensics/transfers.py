@@ -191,7 +191,8 @@ class Transfers:
         source, target = self.workers.get(ends.source), self.workers[ends.target]
         if source is None or (source.key == target.key and lists["src_pool"] == lists["dst_pool"]):
             return None
-        return flaw_of(source.configs.get(lists["src_pool"]), target.configs.get(lists["dst_pool"]), parts)
+        ranks = (source.ranks, target.ranks)
+        return flaw_of(source.configs.get(lists["src_pool"]), target.configs.get(lists["dst_pool"]), parts, ranks)
 
     def _spilled(self, ends: Ends, lists: Row, window: tuple[int, int]) -> Iterator[EventRun]:
         """Where the two ends count pages in different bytes, nobody can say which pages were hit."""

@@ -98,9 +98,11 @@ SELECT read, event, donor, mechanism, proof FROM derived;
 
 -- step: exposures
 -- Bytes of others that passed by in a life without being read, and sources released while they were read. Mode E only.
+-- Where nobody knows whose bytes passed by, it is unknown.
 CREATE TEMP TABLE exposures AS
-SELECT x.read, a.donor, '' AS reason,
-       CASE WHEN s.is_own THEN 'M11'
+SELECT x.read, CASE WHEN a.class = 'foreign' THEN 'exposed' ELSE 'unknown' END AS kind, a.donor, a.reason,
+       CASE WHEN a.class = 'unknown' THEN CASE WHEN a.reason = 'page geometry differs' THEN 'M13' ELSE '' END
+            WHEN s.is_own THEN 'M11'
             WHEN w.tag IS NULL THEN 'M13'
             WHEN w.reserve_seq > l.reserve_seq THEN CASE WHEN l.robbed THEN 'M8' ELSE 'M7' END
             WHEN w.robbed THEN 'M8'
@@ -110,11 +112,11 @@ SELECT x.read, a.donor, '' AS reason,
 FROM strays AS s
 JOIN judged AS x ON x.read = s.read
 JOIN timeline AS e ON e.event = s.event
-JOIN answers AS a ON a.level = 2 AND a.event = s.event AND a.owner = x.owner AND a.tag = x.tag AND a.s0 = x.s0 AND a.class = 'foreign'
+JOIN answers AS a ON a.level = 2 AND a.event = s.event AND a.owner = x.owner AND a.tag = x.tag AND a.s0 = x.s0 AND a.class IN ('foreign', 'unknown')
 JOIN lives AS l ON l.place = x.place AND l.tag = x.tag
 LEFT JOIN lives AS w ON w.place = e.place AND w.tag = e.tag
 UNION ALL
-SELECT x.read, NULL, 'source released while it was read', 'M5'
+SELECT x.read, 'exposed', NULL, 'source released while it was read', 'M5'
 FROM judged AS x
 JOIN timeline AS e ON e.cell = x.cell AND e.kind = 'landing' AND e.tag = x.tag
 JOIN (SELECT DISTINCT cell, place FROM timeline) AS at_source ON at_source.cell = e.src_cell
@@ -131,7 +133,7 @@ found AS (
     SELECT read, event, 'foreign', donor, mechanism, proof, TRUE FROM derived
 ),
 pairs AS (
-    SELECT DISTINCT f.read, f.event, x.rq, x.s0, x.last_t_end, e.lo, e.hi
+    SELECT DISTINCT f.read, f.event, x.rq, x.s0, x.last_t_end, x.end_t, e.lo, e.hi
     FROM found AS f
     JOIN judged AS x ON x.read = f.read
     JOIN timeline AS e ON e.event = f.event
@@ -153,9 +155,12 @@ timed AS (
            CASE WHEN q.seq IS NOT NULL THEN coalesce(r.step, q.step + q.n - 1) END AS first_step_last,
            CASE a.role
                WHEN 'decode' THEN
-                   CASE WHEN a.last_token >= coalesce(r.t, p.last_t_end) THEN 'yes'
+                   -- What left as a pass that took any time began is of the pass before it.
+                   CASE WHEN a.last_token > coalesce(r.t, p.last_t_end) THEN 'yes'
+                        WHEN a.last_token = coalesce(r.t, p.last_t_end) AND a.last_token = coalesce(r.end_t, p.end_t) THEN 'yes'
                         WHEN a.ended_seq IS NOT NULL AND a.last_token IS NULL THEN 'no'
                         WHEN a.ended_seq IS NOT NULL AND a.last_token < q.t THEN 'no'
+                        WHEN a.ended_seq IS NOT NULL AND a.last_token = q.t AND q.t <> q.end_t THEN 'no'
                         WHEN a.ended_seq IS NULL AND a.end_certain THEN 'yes'
                         ELSE 'unknown' END
                WHEN 'prefill' THEN
@@ -179,7 +184,7 @@ per_read AS (
     SELECT read, kind, proof, derived, delivered, mechanism, donor, first_step, first_step_last, first_seq, '' AS reason
     FROM stepped
     UNION ALL
-    SELECT read, 'exposed', 'proved', FALSE, '', mechanism, donor, NULL, NULL, NULL, reason FROM exposures
+    SELECT read, kind, 'proved', FALSE, '', mechanism, donor, NULL, NULL, NULL, reason FROM exposures
     UNION ALL
     SELECT read, outcome, CASE WHEN mode = 'E' THEN 'proved' ELSE 'inferred' END, FALSE, '',
            CASE WHEN outcome = 'unknown' AND reason = 'page geometry differs' THEN 'M13' ELSE '' END, NULL, NULL, NULL, NULL,

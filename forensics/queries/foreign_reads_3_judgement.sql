@@ -80,7 +80,7 @@ CREATE TEMP TABLE attended AS
 WITH
 -- R: the first run certain to have come after e.
 first_run AS (
-    SELECT m.read, m.event, min(p.seq) AS seq
+    SELECT m.read, m.event, min(p.seq) AS seq, min_by(p.end_t, p.seq) AS end_t, min_by(p.since_seq, p.seq) AS since_seq
     FROM (SELECT DISTINCT read, event FROM modes) AS m
     JOIN contested AS x ON x.read = m.read
     JOIN timeline AS e ON e.event = m.event
@@ -98,6 +98,7 @@ rivals AS (
     WHERE NOT (CASE WHEN a.mode = 'E' THEN o.before_e ELSE o.before_c END)
       -- A pass reads a state before it rewrites it.
       AND NOT coalesce(r.seq <= CASE WHEN f.kind = 'rewrite' THEN f.hi ELSE f.lo END, FALSE)
+      AND NOT coalesce(a.mode = 'C' AND r.end_t < f.t_lo AND r.since_seq < f.hi, FALSE)
 )
 SELECT 'E' AS mode, m.read, m.event, m.class, m.donor, m.reason, m.cause, TRUE AS certain
 FROM met AS m

@@ -11,7 +11,7 @@
 CREATE TEMP TABLE accused AS
 SELECT a.read, a.event, o.mode, o.outcome AS kind, a.cause, CASE WHEN a.class = 'foreign' THEN a.donor END AS donor,
        x.rq, x.tag, x.place, x.cell, x.s0, x.req_lo, x.req_hi, e.kind AS event_kind, e.written, e.tag AS event_tag,
-       e.owner AS event_owner, e.lo, e.hi, e.acked
+       e.owner AS event_owner, e.lo, e.hi, e.acked, coalesce(e.pos <> x.pos, FALSE) AS is_misplaced
 FROM outcomes AS o
 JOIN attended AS a ON a.read = o.read AND a.mode = o.mode AND a.certain
 JOIN judged AS x ON x.read = a.read
@@ -106,8 +106,9 @@ elsewhere AS (
     SELECT DISTINCT x.read
     FROM accused AS a
     JOIN filled AS x ON x.read = a.read
-    JOIN filled AS y ON y.rq = x.rq AND y.pool <> x.pool AND y.req_lo < x.req_hi AND x.req_lo < y.req_hi
-    WHERE x.pool <> 'slot' AND y.pool <> 'slot' AND y.first_hi <= y.s0
+    -- What a slot says is of the whole handoff, whatever tokens the other page holds.
+    JOIN filled AS y ON y.rq = x.rq AND y.pool <> x.pool AND (x.pool = 'slot' OR (y.req_lo < x.req_hi AND x.req_lo < y.req_hi))
+    WHERE y.pool <> 'slot' AND y.first_hi <= y.s0
 ),
 facts AS (
     SELECT a.*, l.tag IS NOT NULL AS is_known, l.owner AS tag_owner, coalesce(l.reserve_seq, -1) AS reserve_seq, l.robbed, l.failed,
@@ -135,7 +136,10 @@ placed AS (
 SELECT read, event, kind, donor, CASE WHEN mode = 'E' THEN 'proved' ELSE 'inferred' END AS proof,
        CASE rule
            WHEN 'by its class' THEN cause
-           WHEN 'at the source' THEN coalesce(source_mechanism, 'mechanism unknown')
+           WHEN 'at the source' THEN
+               -- What a source held all along is never read where it belongs: the place is at fault.
+               CASE WHEN is_misplaced AND coalesce(source_mechanism, 'mechanism unknown') IN ('M1', 'mechanism unknown') THEN 'M13'
+                    ELSE coalesce(source_mechanism, 'mechanism unknown') END
            WHEN 'under the tag' THEN CASE WHEN coalesce(tag_owner = event_owner, FALSE) THEN 'mechanism unknown' ELSE 'M11' END
            WHEN 'astray' THEN
                CASE WHEN NOT event_tag_known THEN 'M13'

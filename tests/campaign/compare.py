@@ -17,12 +17,13 @@ from scenario_draw import Drawn
 from wrong_reads import WrongReads, wrong_reads
 
 from engine.ledger.reader import Ledger, read_ledger
-from engine.truth import TruthResponse, read_truth
+from engine.truth import KV, TruthResponse, read_truth
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.rows import worker_rows
 
 Row = dict[str, Any]
-Places = set[tuple[str, int]]
+Places = set[tuple[str, int | str]]
+"""As the truth names them: (worker, page) in `kv`, (worker, "pool/page") in another."""
 LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
@@ -80,6 +81,7 @@ class Comparison:
                 continue
             self._doubt(rid, verdict)
             self._recall(rid, verdict)
+            self._cleared(rid, verdict)
             self._precision(rid, verdict)
             self._class(rid, verdict)
         if self.drawn.defended:
@@ -90,7 +92,7 @@ class Comparison:
     def pages(self, rid: str, *kinds: str, delivered: bool = False) -> Places:
         """Pages of a response's findings of some kinds."""
         return {
-            (row["worker"], page)
+            _place(row["worker"], row["pool"], page)
             for row in self.findings[rid]
             if row["kind"] in kinds and (not delivered or row["delivered"] == "yes")
             for page in row["page_list"] or ()
@@ -130,6 +132,12 @@ class Comparison:
             self.judged.counts["contaminated, unknown by a poor record"] += 1
         else:
             self.judged.fail("recall", rid, f"{verdict['verdict']} ({verdict['reason']}): truth {_told(truth)}")
+
+    def _cleared(self, rid: str, verdict: Row) -> None:
+        """Who read what nobody had written, or its own content in a wrong place, is never called clean."""
+        truth = self.truth[rid]
+        if (truth.unwritten or truth.misplaced) and verdict["verdict"] in ("clean", "exposed"):
+            self.judged.fail("cleared", rid, f"{verdict['verdict']}: truth {_told(truth)}")
 
     def _everything_listed(self, rid: str, verdict: Row) -> None:
         """Certain donors and pages are in the verdict; a lower bound is what it lists as unknown, and a further donor of a
@@ -180,7 +188,8 @@ class Comparison:
         found = {
             row["mechanism"]
             for row in self.findings[rid]
-            if row["kind"] == "foreign" and not twice & {(row["worker"], page) for page in row["page_list"]}
+            if row["kind"] == "foreign"
+            and not twice & {_place(row["worker"], row["pool"], page) for page in row["page_list"]}
         }
         if not found <= allowed:
             self.judged.fail("class", rid, f"{sorted(found)} of {self.drawn.faults[0]}: {_rows(self.findings[rid])}")
@@ -231,15 +240,19 @@ class Comparison:
         return moved
 
 
-def _tables(ledger: Ledger) -> dict[str, Counter[tuple[str, int]]]:
+def _place(worker: str, pool: str, page: int) -> tuple[str, int | str]:
+    return worker, page if pool == KV else f"{pool}/{page}"
+
+
+def _tables(ledger: Ledger) -> dict[str, Counter[tuple[str, int | str]]]:
     """How often each page stands in the tables that a response's requests bound."""
     rows = (row for row in worker_rows(ledger).values())
-    tables: dict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
+    tables: dict[str, Counter[tuple[str, int | str]]] = defaultdict(Counter)
     for worker in rows:
         rids = {row["req"]: row["rid"] for row in worker.requests if row["op"] == "receive"}
         for row in worker.pages:
             if row["op"] in ("bind", "append") and row["req"] in rids and worker.role == "decode":
-                tables[rids[row["req"]]].update((worker.key[0], int(page)) for page in row["pages"])
+                tables[rids[row["req"]]].update(_place(worker.key[0], row["pool"], int(page)) for page in row["pages"])
     return tables
 
 

@@ -8,7 +8,8 @@ import pytest
 from run_campaign import REPRODUCE, judge
 from scenario_draw import FAULTS, draw
 
-SEEDS = (1, 3, 5, *range(7, 17), 22, *range(24, 30), 31, 32, 34, 36)
+SEEDS = (*range(24), 33, 125, 165, 212, 248, 258, 285, 301, 698)
+"""The first ones, and some that failed once, each in another way."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

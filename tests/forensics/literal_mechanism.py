@@ -18,7 +18,9 @@ class LiteralMechanism(LiteralClass):
         place = self.place(x)
         life = self.life(x["tag"], place)
         if e["kind"] == "landing" and e["tag"] == x["tag"]:
-            return self.at_source(e)
+            found = self.at_source(e)
+            misplaced = None not in (e["pos"], x["pos"]) and e["pos"] != x["pos"]
+            return "M13" if misplaced and found in ("M1", UNKNOWN) else found
         reserved = -1 if life is None else life["reserve_seq"]
         if e["kind"] in (*WRITTEN, "landing") and e["tag"] != x["tag"]:
             not_before = mode == "C" and e["kind"] == "landing" and not e["hi"] <= reserved
@@ -106,8 +108,8 @@ class LiteralMechanism(LiteralClass):
     def another_component_had_it(self, x: Row) -> bool:
         pool = self.place(x)[2]
         return any(
-            y["rq"] == x["rq"] and self.place(y)[2] not in (pool, "slot") and pool != "slot"
-            and less(x["req_lo"], y["req_hi"]) and less(y["req_lo"], x["req_hi"])
+            y["rq"] == x["rq"] and self.place(y)[2] not in (pool, "slot")
+            and (pool == "slot" or (less(x["req_lo"], y["req_hi"]) and less(y["req_lo"], x["req_hi"])))
             and any(
                 g["kind"] in ("write", "landing") and g["tag"] == y["tag"] and g["hi"] <= y["s0"]
                 for g in self.on_cell(y["cell"])
@@ -141,4 +143,7 @@ class LiteralMechanism(LiteralClass):
                 if content[0] == "foreign":
                     mechanism = "M11" if collided else self.astray(e, life)
                     found.append({"mechanism": mechanism, "donor": content[1]})
+                if content[0] == "unknown" and not self.incomplete(x["rq"]):
+                    mechanism = "M13" if content[2] == "page geometry differs" else ""
+                    found.append({"kind": "unknown", "mechanism": mechanism, "reason": content[2]})
         return found

@@ -71,13 +71,19 @@ class LiteralOrder:
             return True
         return mode == "C" and not self.gone(e, x, "E") and less(e["t_hi"], x["last_t_end"])
 
-    def passed(self, e: Row, f: Row, x: Row) -> bool:
+    def passed(self, e: Row, f: Row, x: Row, mode: str) -> bool:
         overwritten = f["hi"] if f["kind"] == "rewrite" else f["lo"]
-        return any(
-            p["seq"] > x["s0"] and (p["since_seq"] >= e["hi"] or e["hi"] <= x["s0"]) and p["seq"] <= overwritten
+        after = [
+            p
             for p in self.passes
-            if p["rq"] == x["rq"]
-        )
+            if p["rq"] == x["rq"] and p["seq"] > x["s0"] and (p["since_seq"] >= e["hi"] or e["hi"] <= x["s0"])
+        ]
+        if any(p["seq"] <= overwritten for p in after):
+            return True
+        if mode == "E" or not after or f["t_lo"] is None:
+            return False
+        first = min(after, key=lambda p: p["seq"])
+        return bool(first["end_t"] < f["t_lo"] and first["since_seq"] < f["hi"])
 
     def possible(self, x: Row, mode: str) -> list[Row]:
         on_cell = self.on_cell(x["cell"])
@@ -90,5 +96,7 @@ class LiteralOrder:
 
     def certain(self, e: Row, x: Row, possible: list[Row], mode: str) -> bool:
         return self.seen(e, x, mode) and all(
-            self.before(f, e, mode) or self.gone(f, x, mode) or self.passed(e, f, x) for f in possible if f is not e
+            self.before(f, e, mode) or self.gone(f, x, mode) or self.passed(e, f, x, mode)
+            for f in possible
+            if f is not e
         )

@@ -89,9 +89,11 @@ class Literal(LiteralMechanism):
         r, q = self.first_runs(x, e)
         if request["ended_seq"] is None:
             return "yes" if request["end_certain"] else "unknown"
-        if request["last_token"] is not None and request["last_token"] >= (r["t"] if r else x["last_t_end"]):
+        token = request["last_token"]
+        began, ended = (r["t"], r["end_t"]) if r else (x["last_t_end"], x["end_t"])
+        if token is not None and (token > began or token == began == ended):
             return "yes"
-        if request["last_token"] is None or (q is not None and request["last_token"] < q["t"]):
+        if token is None or (q is not None and (token < q["t"] or token == q["t"] != q["end_t"])):
             return "no"
         return "unknown"
 
@@ -157,7 +159,11 @@ class Literal(LiteralMechanism):
             found += of_read
             judged.append((x, proof, granted))
         found += self.derived(judged, list(found))
-        found += [self.finding(x, "exposed", "proved", **columns) for x in self.reads for columns in self.exposures(x)]
+        found += [
+            self.finding(x, **{"kind": "exposed", "proof": "proved"} | columns)
+            for x in self.reads
+            for columns in self.exposures(x)
+        ]
         order = ["foreign", "unknown", "corrupt", "exposed", "clean"]
         gravest: dict[Any, int] = {}
         for f in found:

@@ -181,6 +181,14 @@ with_geometry("m13-another-head-split", ("corrupt", "M13"), kv_heads=4)
 with_geometry("m13-pages-of-another-size", ("unknown", "M13"), page_bytes=8192)
 
 
+@scene(SCENES, "each-of-two-ranks-has-its-share-of-a-page", {"pools": (), "decode_0": {"tp_size": 2}}, victim=CLEAN)
+def _(site: Site) -> None:
+    registered(site, page_bytes=8192)
+    asked = begun(site, pages=2)
+    asked.send()
+    goes_on(asked)
+
+
 RANKS = {"names": ("gateway-0", "prefill-0", "prefill-1", "decode-0")}
 
 

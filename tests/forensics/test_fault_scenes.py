@@ -9,6 +9,7 @@ import pytest
 import scenes_cache
 import scenes_handoff
 import scenes_identity
+import scenes_passes
 import scenes_reuse
 from fault_scenes import Scenes
 from ledger_surgery import assert_loss_only_unsettles, responses
@@ -19,7 +20,7 @@ from engine.ledger.reader import Ledger
 from forensics import replay, sql_engine
 from forensics.evidence import prepare
 
-MODULES = (scenes_handoff, scenes_reuse, scenes_cache, scenes_identity)
+MODULES = (scenes_handoff, scenes_reuse, scenes_cache, scenes_identity, scenes_passes)
 SCENES: Scenes = {name: one for module in MODULES for name, one in module.SCENES.items()}
 assert len(SCENES) == sum(len(module.SCENES) for module in MODULES)
 

@@ -108,6 +108,16 @@ def test_a_ghost_before_the_landing_changes_nothing() -> None:
     assert words(incident.finding()) == ("clean", "proved", "", "")
 
 
+@pytest.mark.parametrize(
+    ("t_lo", "expected"),
+    [(600, ("foreign", "inferred", "M6", "")), (599, ("unknown", "inferred", "", "undecided order"))],
+)
+def test_what_a_whole_run_read_before_its_own_landing_by_the_clock(t_lo: int, expected: tuple[str, ...]) -> None:
+    incident = Incident(granted=True)  # what was left there is another's; the first run is over at 599
+    incident.landing(44, 75, (incident.ann_there, SOURCE, 20), t_lo=t_lo, t_hi=t_lo + 5)
+    assert words(incident.finding()) == expected
+
+
 def test_order_that_only_clocks_decide_is_inferred() -> None:
     incident = Incident()
     incident.landing(44, 65, (incident.ann_there, SOURCE, 20), t_lo=440, t_hi=450)
@@ -301,8 +311,8 @@ def test_shared_content_that_is_not_certain_is_not_cleared() -> None:
 @pytest.mark.parametrize(
     ("request_row", "delivered"),
     [
-        ({"last_token": 501}, "yes"),
-        ({"last_token": 500}, "no"),
+        ({"last_token": 502}, "yes"),
+        ({"last_token": 501}, "no"),  # it left as the run began: of the pass before it
         ({"last_token": None}, "no"),
         ({"last_token": None, "ended_seq": None}, "yes"),
         ({"last_token": None, "ended_seq": None, "end_certain": False}, "unknown"),
@@ -314,7 +324,7 @@ def test_delivered_by_decode(request_row: dict[str, Any], delivered: str) -> Non
     assert incident.finding()["delivered"] == delivered  # the first run began at time 501
 
 
-@pytest.mark.parametrize(("last_token", "delivered"), [(500, "no"), (501, "unknown"), (600, "unknown"), (601, "yes")])
+@pytest.mark.parametrize(("last_token", "delivered"), [(501, "no"), (502, "unknown"), (601, "unknown"), (602, "yes")])
 def test_delivered_between_the_first_possible_and_the_first_certain_pass(last_token: int, delivered: str) -> None:
     incident = Incident()
     incident.built.write(incident.page, incident.bob, STRAY, 59, lo=57)  # runs begin at times 501 and 601

@@ -35,7 +35,7 @@ def read(**columns: Any) -> Read:
     return Read(**(defaults | columns))
 
 
-RUNS = Passes(seq=[25, 30], since_seq=[22, 25], step=[1, 2], n=[1, 1], t=[230, 260])
+RUNS = Passes(seq=[25, 30], since_seq=[22, 25], step=[1, 2], n=[1, 1], t=[230, 260], end_t=[240, 270])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def _several(scene: Scene) -> None:
     passing()(scene)
 
 
-@exposure("passing-mixed", CLEAN)
+@exposure("passing-mixed", ("unknown", "", None, "undecided source"))
 def _mixed(scene: Scene) -> None:
     scene.write(scene.far, scene.far_ann, 72, 45, 44)
     passing()(scene)
@@ -68,7 +68,7 @@ def _nobody(scene: Scene) -> None:
     scene.reads()
 
 
-@exposure("passing-from-nowhere", CLEAN)
+@exposure("passing-from-nowhere", ("unknown", "", None, "source unknown"))
 def _nowhere(scene: Scene) -> None:
     scene.sent(BOB_TAG, src=None)
     scene.own(15, 16)

@@ -159,16 +159,17 @@ def gateway_reads(scene: Scene) -> None:
 
 # R starts at 221 where the content was there from the start; from (20, 26] on, by the clock, R is unknown and Q starts at 251.
 DELIVERED: dict[str, tuple[Build, str]] = {
-    "after-R": (ended(221), "yes"),
-    "before-R": (ended(220), "no"),
+    "after-R": (ended(222), "yes"),
+    "as-R-begins": (ended(221), "no"),
     "no-token": (ended(None), "no"),
     "running": (ended(None, None), "yes"),
     "running-perhaps": (ended(None, None, certain=False), "unknown"),
     "between-Q-and-R": (ended(230, lo=20, hi=25), "unknown"),
     "before-Q": (ended(220, lo=20, hi=25), "no"),
-    "at-R": (ended(251, lo=20, hi=25), "yes"),
-    "no-R-after-last": (ended(298, lo=25, hi=26, t_hi=297), "yes"),
-    "no-R-before-last": (ended(297, lo=25, hi=26, t_hi=297), "unknown"),
+    "as-R-begins-after-Q": (ended(251, lo=20, hi=25), "unknown"),
+    "after-R-and-Q": (ended(252, lo=20, hi=25), "yes"),
+    "no-R-after-last": (ended(299, lo=25, hi=26, t_hi=297), "yes"),
+    "no-R-before-last": (ended(298, lo=25, hi=26, t_hi=297), "unknown"),
     "no-R-before-Q": (ended(250, lo=25, hi=26, t_hi=297), "no"),
     "prefill-token": (prefilled((50, 0), (50, 1)), "yes"),
     "prefill-none": (prefilled((50, 0), (50, 0)), "no"),

@@ -14,7 +14,7 @@ from catalogue import HERE, MOST_BYTES, SAMPLES, Sample
 from quotes import QUOTE, printed
 from remake import remake, size_of, written
 
-import forensics.cli
+import forensics.ask
 from engine.ledger.reader import read_ledger
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.verdict import Kind, Verdict
@@ -111,7 +111,7 @@ def test_donors_pages_mechanism_and_first_step_are_those_of_physical_truth(sampl
 @each_sample(large=False)
 def test_its_readme_quotes_what_is_printed(sample: Sample, judged, monkeypatch):
     monkeypatch.chdir(HERE.parent)
-    monkeypatch.setattr(forensics.cli, "foreign_reads", lambda ledger, **asked: judged(sample))  # once is enough
+    monkeypatch.setattr(forensics.ask, "foreign_reads", lambda ledger, **asked: judged(sample))  # once is enough
     quotes = QUOTE.findall((sample.folder / "README.md").read_text())
     assert quotes
     for command, output in quotes:
