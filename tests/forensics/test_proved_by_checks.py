@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forensics.content import ContentEvent, proved_by_checks
+from forensics.content import ContentEvent, proved_by_checks, run_of
 from forensics.order import INF
 from forensics.rows import WorkerRows
 
@@ -29,7 +29,7 @@ def landing(lo: int = 5, hi: int = INF, tag: int = THEIRS) -> ContentEvent:
 
 
 def placed(at: WorkerRows, *events: ContentEvent) -> list[tuple[int, int]]:
-    return [(event.lo, event.hi) for event in proved_by_checks(at, list(events))]
+    return [(run.event.lo, run.event.hi) for run in proved_by_checks(at, [run_of(event) for event in events])]
 
 
 def test_it_stands_between_the_last_pass_that_held_and_the_one_that_failed() -> None:
