@@ -350,7 +350,7 @@ class Role(ABC):
             self._gauged = now
             self.runs.close()
             moving = [r for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING]
-            self._gauge(self.pool, sum(len(request.pages) for request in moving))
+            self._gauge(self.pool, sum(len(request.pages) - request.cached_pages for request in moving))
             for name, pool in self.others.pools.items():
                 self._gauge(pool, self.others.in_transfer(name, moving))
         if (
