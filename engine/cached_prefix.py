@@ -123,7 +123,7 @@ class CachedPrefix:
     def give(self, request: Request, looked: Looked, wanted: int) -> int:
         """Give a request its table: what it found, locked, and `wanted` pages of its own; returns how many pages hold
         what was cached. Raises MemoryError where `spare` says that there are too few."""
-        match, identity = looked.match, looked.identity
+        match, identity, self._scope = looked.match, looked.identity, looked.scope
         self._asked.pop(request.req, None)
         taken = Taken(identity, looked.keys, len(match), looked.scope)
         if len(match):
