@@ -286,14 +286,20 @@ def test_a_retracted_request_that_is_aborted_leaves_nothing(bench):
     engine.assert_accounted()
 
 
-def test_retracted_requests_come_back_to_pages_that_are_evicted_for_them(bench):
+def test_a_retracted_request_comes_back_to_pages_that_are_evicted_for_it(bench):
     engine = bench(decode_scope=Scope.TENANT, decode_pages=9, host_pages=33, reserved_tokens=1)
-    engine.ask("r1", prompt=3 * PAGE, output=16)
-    engine.ask("r2", tokens=tuple(range(100, 112)), output=16)
+    engine.ask("r0", prompt=5 * PAGE + 1, output=1)
     engine.run()
-    assert engine.rows("requests", "decode", op="resume")
-    assert sum(row["n"] for row in engine.rows("cache", "decode", op="evict")) > 0
-    assert [len(engine.tokens(rid)) for rid in ("r1", "r2")] == [16, 16]
+    for rid in ("r1", "r2"):  # five pages that both read, and three to grow into
+        engine.ask(rid, prompt=5 * PAGE + 1, output=8)
+    engine.run()
+    assert [len(engine.tokens(rid)) for rid in ("r1", "r2")] == [8, 8]
+    (resume,) = engine.rows("requests", "decode", op="resume")
+    (back,) = [row for row in engine.rows("transfers", "decode", op="post") if row["src_pool"] == "host"]
+    evicted = [row for row in engine.rows("cache", "decode", op="evict") if row["seq"] < back["seq"]]
+    assert back["n"] == 7 and sum(row["n"] for row in evicted) == 4
+    assert back["req"] == resume["req"]
+    engine.assert_accounted()
 
 
 def test_with_scrubbing_what_is_evicted_is_zeroed_and_what_is_read_is_not(bench):
