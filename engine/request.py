@@ -132,7 +132,7 @@ class Request:
         self.prompt_tokens = len(self.given.tokens)
 
     @property
-    def held_pages(self) -> np.ndarray:
+    def claimed_pages(self) -> np.ndarray:
         """Its table (int32 [n]) but for what a fault has freed of it."""
         first, cached = self.cached_pages + self.freed, self.pages[: self.cached_pages]
         return np.concatenate([cached, self.pages[first:]]) if self.freed else self.pages

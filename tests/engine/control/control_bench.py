@@ -238,7 +238,7 @@ class Bench:
     def assert_accounted(self):
         """Every page of every pool is in one state, and in the tables of those alone who may use it."""
         for role in (self.prefill, self.decode):
-            found = role.pool.audit({req: request.held_pages for req, request in role.requests.items()})
+            found = role.pool.audit({req: request.claimed_pages for req, request in role.requests.items()})
             assert found.wrong == (), found.findings
             assert sum(found.counts.values()) == role.pool.usable_pages
             if role.parts.prefix is not None:

@@ -67,7 +67,7 @@ class Played:
 
     def assert_accounted(self):
         pool = self.role.pool
-        found = pool.audit({req: request.held_pages for req, request in self.role.requests.items()})
+        found = pool.audit({req: request.claimed_pages for req, request in self.role.requests.items()})
         assert found.wrong == () and sum(found.counts.values()) == pool.usable_pages
         assert self.role.parts.prefix.tree.audit() == ()
 
