@@ -177,7 +177,7 @@ class Role(ABC):
 
     def audit(self) -> dict[str, PoolAudit]:
         """Account for every page of every pool, and record the outcome; by pool."""
-        tables = {req: request.pages[request.freed :] for req, request in self.requests.items()}
+        tables = {req: request.claimed_pages for req, request in self.requests.items()}
         found = {self.pool.name: self.pool.audit(tables, record=True), **self.others.audit(self.requests)}
         if self.parts.host is not None:
             found[self.parts.host.name] = self.parts.host.audit(self.on_host(), record=True)

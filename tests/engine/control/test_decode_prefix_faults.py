@@ -72,6 +72,8 @@ def test_early_free_takes_own_prompt_pages_alone_and_they_are_not_filed(bench, p
     engine.decode.faults.switch("early-free", True)
     engine.decode.faults.early_free.pages = pages
     engine.ask("r2", prompt=5 * PAGE, output=3 * PAGE)
+    engine.until(lambda: len(engine.tokens("r2")) == 3)  # and has not grown into what it was robbed of
+    assert engine.decode.audit()["kv"].wrong == ()
     engine.until(lambda: len(engine.tokens("r2")) > 9)
     freed = engine.decode.requests[2].freed
     assert freed == (min(pages, 2) if pages < 5 else 0)
