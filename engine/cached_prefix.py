@@ -1,11 +1,14 @@
-"""What the prefix cache does for the requests of one prefill worker: pages they need not compute, and pages they leave.
+"""What a prefix cache does for the requests of one worker: pages they find, and pages they leave.
 
-Invariant: a request reads cached pages only between `take` and `leave`, under a lock; what it computed belongs to the
+Prefill uses it as it stands; `decode_prefix` says what decode does with it.
+
+Invariant: a request reads cached pages only between `give` and `leave`, under a lock; what it files belongs to the
 cache from `file` on, and the rest is the request's own to free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,16 +19,37 @@ from engine.defences import SCOPED_KEYS, Checks
 from engine.faults import Faults
 from engine.host_tier import Copy, HostTier
 from engine.ledger.recorder import Recorder
-from engine.page_keys import ALL_FIELDS, Identity, PageKeys, Prompt, Scope, TokenPrompt, matchable_keys
+from engine.page_keys import (
+    ALL_FIELDS,
+    OWNER,
+    Identity,
+    KeyFields,
+    PageKeys,
+    Prompt,
+    Scope,
+    TokenPrompt,
+    matchable_keys,
+)
 from engine.prefix_cache import CacheLock, RadixCache
 from engine.request import Request
 
-OWNER = ("tenant", "organisation", "user")
+
+@dataclass(frozen=True)
+class Looked:
+    """What a request found for its first `tokens` tokens: `match` of the tree, of the keys (int64) that it `wished` for;
+    `keys` are those of all full pages of its prompt."""
+
+    tokens: int
+    identity: Identity
+    keys: np.ndarray
+    wished: np.ndarray
+    match: Match
+    scope: Scope
 
 
 @dataclass
 class Taken:
-    """A request's table at prefill: `cached` pages of the tree, and pages reserved for it, which `file` may give away."""
+    """A request's table: `cached` pages of the tree, and pages reserved for it, which `file` may give away."""
 
     identity: Identity
     keys: np.ndarray
@@ -52,20 +76,22 @@ class Host:
 
 
 class CachedPrefix:
-    """The cache of one pool as prefill uses it, over a tier of its host where there is one. `secret` keys what stands in
-    the ledger."""
+    """The cache of one pool, over a tier of its host where there is one. `secret` keys what stands in the ledger;
+    `fields` are what its keys take in beside the owner that `scope` asks for."""
 
     def __init__(
         self, pool: BlockPool, recorder: Recorder, scope: Scope, secret: bytes, faults: Faults, checks: Checks,
-        host: Host | None = None,
+        host: Host | None = None, fields: KeyFields = ALL_FIELDS,
     ) -> None:  # fmt: skip
+        self._fields = fields
         self._pool, self._faults, self._checks = pool, faults, checks
         self._configured = self._scope = scope  # `_scope` as it is for the request at hand
         self._secret = secret
         self.tree = RadixCache(pool, recorder, salt_fp=self._salt_fp)
         self.tier = HostTier(host.pool, pool, recorder, host.copy, salt_fp=self._salt_fp) if host is not None else None
-        if self.tier is not None:
-            self.tree.on_evict = self._offload
+        self.tree.on_evict = self._evicted
+        self.before_free: Callable[[np.ndarray], None] = lambda pages: None
+        """Called with pages (int32 [n]) that are evicted, when what they hold is needed no more and they are not free yet."""
         self._asked: dict[int, tuple[np.ndarray, Scope]] = {}  # of requests that wait for pages: their keys
         self._taken: dict[int, Taken] = {}
         self.asked_tokens = self.hit_tokens = 0  # of all prompts so far, and those of them found
@@ -73,42 +99,64 @@ class CachedPrefix:
     def take(self, request: Request, tokens: int, whole: bool) -> int | None:
         """Give a request its table of `tokens` tokens, evicting what nobody reads; returns how many tokens of it are
         cached, or None where there are too few pages. Nothing is looked up unless its `whole` prompt is computed."""
+        looked = self.look(request, tokens, whole)
+        wanted = self._pool.pages_for(tokens) - len(looked.match)
+        if wanted > self.spare(looked.match):
+            return None
+        return self.give(request, looked, wanted) * self._pool.page_tokens
+
+    def look(self, request: Request, tokens: int, whole: bool = True) -> Looked:
+        """What the tree has of a request's first `tokens` tokens. Changes nothing; safe to read only once given."""
         identity = identity_of(request)
         keys = self._keys(request, identity) if whole else np.zeros(0, np.int64)
         wished = matchable_keys(keys, tokens, self._pool.page_tokens)
-        match = self.tree.match_prefix(wished)
-        wanted = self._pool.pages_for(tokens) - len(match)
-        spare = self._pool.free_pages + self.tree.evictable_pages
-        if wanted > spare - self._idle_among(match):
-            return None
+        return Looked(tokens, identity, keys, wished, self.tree.match_prefix(wished), self._scope)
+
+    def spare(self, match: Match | None = None) -> int:
+        """Pages that can be reserved: those that are free, and those that nobody reads, but for a match to be locked."""
+        return self._pool.free_pages + self.tree.evictable_pages - (self._idle_among(match) if match is not None else 0)
+
+    def make_room(self, count: int) -> bool:
+        """Evict until `count` pages are free; False where too many are being read or used."""
+        if count > self._pool.free_pages:
+            self.tree.evict(count - self._pool.free_pages)
+        return count <= self._pool.free_pages
+
+    def give(self, request: Request, looked: Looked, wanted: int) -> int:
+        """Give a request its table: what it found, locked, and `wanted` pages of its own; returns how many pages hold
+        what was cached. Raises MemoryError where `spare` says that there are too few."""
+        match, identity, self._scope = looked.match, looked.identity, looked.scope
         self._asked.pop(request.req, None)
-        taken = Taken(identity, keys, len(match), self._scope)
+        taken = Taken(identity, looked.keys, len(match), looked.scope)
         if len(match):
             taken.locks.append(self.tree.lock(match, request.req, identity))
-        if wanted > self._pool.free_pages:
-            self.tree.evict(wanted - self._pool.free_pages)
+        self.make_room(wanted)
         pages, tag = self._pool.reserve(request.req, wanted)
         request.pages = np.concatenate([match.pages, pages])
         request.tags = np.concatenate([match.tags, np.full(wanted, tag, np.int64)])
         self._taken[request.req] = taken
-        loaded = self._load(wished[len(match) :], pages, tag, identity, len(match))
-        cached = (len(match) + loaded) * self._pool.page_tokens
-        self.asked_tokens, self.hit_tokens = self.asked_tokens + tokens, self.hit_tokens + cached
+        cached = len(match) + self._load(looked.wished[len(match) :], pages, tag, identity, len(match))
+        self.asked_tokens, self.hit_tokens = (
+            self.asked_tokens + looked.tokens,
+            self.hit_tokens + cached * self._pool.page_tokens,
+        )
         return cached
 
     def forget(self, request: Request) -> None:
-        """A request that has no table yet ends."""
+        """A request ends."""
         self._asked.pop(request.req, None)
+        self._taken.pop(request.req, None)
 
-    def file(self, request: Request) -> None:
-        """The whole prompt is computed: its full pages become the cache's, and stay locked until `leave`."""
+    def file(self, request: Request, most: int | None = None) -> None:
+        """The whole prompt is there: its full pages, or the first `most` of them, become the cache's, and stay locked
+        until `leave`."""
         taken = self._taken[request.req]
-        count = len(taken.keys)
+        count = len(taken.keys[:most])
         if not count:
             return
         self._scope = taken.scope
         inserted = self.tree.insert(
-            request.req, taken.identity, taken.keys, request.pages[:count], request.tags[:count], keep=True
+            request.req, taken.identity, taken.keys[:count], request.pages[:count], request.tags[:count], keep=True
         )
         taken.filed = inserted.new.pages
         if inserted.lock is not None:
@@ -116,11 +164,12 @@ class CachedPrefix:
 
     def leave(self, request: Request) -> list[tuple[int, np.ndarray]]:
         """A request reads no more: locks go, and its own pages come back as (tag, pages), for it to free."""
-        taken = self._taken.pop(request.req)
+        taken = self._taken[request.req]
         for lock in reversed(taken.locks):
             self.tree.unlock(lock)
         pages, tags = request.pages[taken.cached :], request.tags[taken.cached :]
         own = ~np.isin(pages, taken.filed)
+        taken.locks, taken.cached = [], 0
         return [(tag, pages[own][start:stop]) for tag, start, stop in tag_runs(tags[own])]
 
     def _load(self, keys: np.ndarray, pages: np.ndarray, tag: int, identity: Identity, pos: int) -> int:
@@ -130,10 +179,11 @@ class CachedPrefix:
         count = self.tier.match(keys)
         return self.tier.load(keys[:count], pages[:count], tag, identity, pos=pos) if count else 0
 
-    def _offload(self, gone: Match, identity: Identity | None) -> None:
+    def _evicted(self, gone: Match, identity: Identity | None) -> None:
         """What the tree gives up is kept by the host tier."""
         if self.tier is not None:
             self.tier.offload(gone.keys, gone.pages, gone.tags, identity)
+        self.before_free(gone.pages)
 
     def _idle_among(self, match: Match) -> int:
         """Matched pages that are evictable now and will not be once they are locked."""
@@ -147,7 +197,7 @@ class CachedPrefix:
         return keys
 
     def _made_keys(self, request: Request, identity: Identity) -> np.ndarray:
-        fields, faults, self._scope = ALL_FIELDS, self._faults, self._configured
+        fields, faults, self._scope = self._fields, self._faults, self._configured
         if faults.incomplete_key.strikes() and not self._checks.failed(
             SCOPED_KEYS, request.req, expected=len(ALL_FIELDS.names), found=len(ALL_FIELDS.names) - 1
         ):

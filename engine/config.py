@@ -27,7 +27,8 @@ class EngineConfig:
     tenants: dict[str, str] = field(default_factory=dict)  # tenant, or organisation/tenant -> API key
     prefill_workers: int = 1
     decode_workers: int = 1
-    prefix_cache: str = "off"  # of PREFIX_CACHES: among whom cached prompt pages may pass
+    prefix_cache: str = "off"  # of PREFIX_CACHES: among whom cached prompt pages may pass at prefill
+    decode_prefix_cache: str = "off"  # the same at decode
     host_pages: int = 0  # of each worker's host pool, with its null block; 0: there is none
     reserved_tokens: int | None = None  # of an answer, for which pages are kept at its start; None: for all of it
     transfer_pages: int = 8  # in one write batch

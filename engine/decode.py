@@ -12,6 +12,8 @@ from itertools import islice
 import numpy as np
 
 from engine import components
+from engine.cached_prefix import Looked
+from engine.decode_prefix import DecodePrefix
 from engine.defences import ADMISSION_GATE, COVERED_COUNT, PAGE_TAG
 from engine.executor import DecodeWork, PassResult
 from engine.integrity import CheckMode
@@ -36,6 +38,7 @@ class DecodeEngine(Role):
         self._started: dict[int, Request] = {}  # running, or their pages are granted
         self.retraction = Retraction(self, parts.host) if parts.host is not None else None
         self.releases = Releases(self)
+        self.prefix = DecodePrefix(parts)
         self._promised = 0  # pages by which the started may still grow
         self._checked: dict[int, int] = {}  # req -> pages whose tag was checked and held
 
@@ -124,13 +127,14 @@ class DecodeEngine(Role):
         while self.prealloc and not (self.retraction is not None and self.retraction.waiting):
             request = self.prealloc[0]
             request.final_pages = self._final_pages(request)
-            if request.final_pages + self._promised > self.pool.free_pages:
+            looked = self.prefix.look(request)
+            if not self.prefix.fits(looked, request.final_pages + self._promised):
                 break
             if not self.others.fit(request.prompt_tokens, self.final_tokens(request)):
                 break
             self.runs.close()
             self.prealloc.popleft()
-            self._grant(request, self.pool.pages_for(request.prompt_tokens))
+            self._grant(request, looked)
             granted = True
         return granted
 
@@ -149,6 +153,7 @@ class DecodeEngine(Role):
     def end(self, request: Request, op: str, error: RequestError | None) -> None:
         """See `Role`."""
         self.grows_no_more(request)
+        self.prefix.forget(request)
         super().end(request, op, error)
 
     def grows_no_more(self, request: Request) -> None:
@@ -157,11 +162,11 @@ class DecodeEngine(Role):
         if self._started.pop(request.req, None) is not None:
             self._promised -= max(request.final_pages - len(request.pages), 0)
 
-    def _grant(self, request: Request, count: int) -> None:
-        request.pages, tag = self.pool.reserve(request.req, count)
+    def _grant(self, request: Request, looked: Looked | None) -> None:
+        self.prefix.give(request, looked)
         self._started[request.req] = request
-        self._promised += max(request.final_pages - count, 0)
-        request.tags = np.full(count, tag, np.int64)
+        self._promised += max(request.final_pages - len(request.pages), 0)
+        pages, tag, had, place = self.prefix.granted(request)
         self.others.reserve(request, request.prompt_tokens, self.final_tokens(request))
         request.move(RequestStatus.TRANSFERRING)
         recorder, given = self.recorder, request.given
@@ -173,18 +178,21 @@ class DecodeEngine(Role):
                 "writers": [prefill],
             }  # fmt: skip
             recorder.record(
-                "transfers", "grant", **columns, dst_pool=self.pool.name, dst_pages=request.pages, dst_tag=tag,
-                asked=count, n=count, tokens=request.prompt_tokens,
+                "transfers", "grant", **columns, dst_pool=self.pool.name, dst_pages=pages, dst_tag=tag,
+                asked=len(pages), n=len(pages), tokens=request.prompt_tokens - had, **place,
             )  # fmt: skip
             others = self.others.grant_rows(request, columns)
         grant = Grant(
-            xfer, given.room, given.rid, tag, request.pages, self.parts.worker, self.parts.wire.address, others=others
-        )
+            xfer, given.room, given.rid, tag, pages, self.parts.worker, self.parts.wire.address, others=others,
+            head_tokens=had,
+        )  # fmt: skip
         self.transfers[xfer] = (request, KVReceiver(grant, given.bootstrap))
         message = {
             "kind": "grant", "xfer": xfer, "room": given.room, "rid": given.rid, "tag": tag,
-            "pages": request.pages.tolist(), "memory": self.parts.memory,
+            "pages": pages.tolist(), "memory": self.parts.memory,
         }  # fmt: skip
+        if had:
+            message["head_tokens"] = had
         if others:
             message["others"] = components.told(others)
         self.send(prefill, given.bootstrap, message)
@@ -218,11 +226,14 @@ class DecodeEngine(Role):
         self.end(request, "abort", error)
 
     def _commit(self, request: Request, xfer: int, first_token: int, covered: dict[str, int]) -> None:
-        """Prefill reported success: compare what it covered, in each pool, with what was reserved, and start to decode."""
-        name, tag, prompt = self.pool.name, int(request.tags[0]), request.prompt_tokens
+        """Prefill reported success: compare what it covered, in each pool, with what was reserved, and start to decode.
+        What decode had itself counts as covered."""
+        name, prompt = self.pool.name, request.prompt_tokens
+        pages, tag, had, place = self.prefix.granted(request)
         trusting = self.checks.mode(COVERED_COUNT) is CheckMode.OFF
+        covered[name] += had
         believed = prompt if trusting else covered[name]
-        self.recorder.pages("receipt", name, request.req, tag, request.pages, xfer=xfer, tokens=believed)
+        self.recorder.pages("receipt", name, request.req, tag, pages, xfer=xfer, tokens=believed - had, **place)
         wanted = {name: prompt} | self.others.receive(request, xfer, None if trusting else covered)
         short = {pool: count for pool, count in wanted.items() if covered.get(pool, 0) < count}
         refused = [
@@ -239,7 +250,8 @@ class DecodeEngine(Role):
         if self.others and not self._accept(request):
             return
         self.row(request, "commit", covered_tokens=believed, cached_tokens=request.cached_tokens)
-        self.recorder.pages("bind", name, request.req, tag, request.pages, pos=0, tokens=prompt)
+        self.prefix.bind(request)
+        self.recorder.pages("bind", name, request.req, tag, pages, tokens=prompt - had, pos=place.get("pos", 0))
         self.others.bind(request, prompt)
         request.move(RequestStatus.RUNNING)
         self.row(request, "first_token")
@@ -331,7 +343,7 @@ class DecodeEngine(Role):
     def _make_room(self, request: Request) -> bool:
         """A free page for a request that grows: another request is retracted for it, the last to have started, or
         else it is itself; False where it runs no more."""
-        while self.pool.free_pages == 0 or not self.others.can_grow(request, len(request.pages)):
+        while not self.prefix.make_room(1) or not self.others.can_grow(request, len(request.pages)):
             others = [other for other in self._running.values() if other is not request]
             victim = others[-1] if others else request
             if self.retraction is None or not self.retraction.retract(victim):

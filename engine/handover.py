@@ -55,6 +55,7 @@ class Handovers:
         self.recorder, self.pool, self.faults, self.checks = role.recorder, role.pool, role.faults, role.checks
         self.items: dict[int, Computing] = {}  # xfer -> what is computed or written
         self._landed: deque[tuple[WriteBatch, str | None]] = deque()  # from the writer: batch, error
+        self._empty: deque[Computing] = deque()  # that had nothing to write
 
     def start(self, item: Computing) -> None:
         """Submit every write of a handoff."""
@@ -66,7 +67,9 @@ class Handovers:
             self.transport.gate(xfer)
         item.batch_pages = self.transport.batch_pages(sender.grant.room, self.role.parts.pace.transfer_pages)
         batches = self._batches(item)
-        if faults.fail_open.strikes():
+        if not batches:
+            self._empty.append(item)
+        elif faults.fail_open.strikes():
             item.broken.add(faults.fail_open.batch_of(len(batches)))
         item.outstanding = len(batches)
         for batch in self._addressed(item, batches):
@@ -80,12 +83,16 @@ class Handovers:
             item.source_freed = True
 
     def _batches(self, item: Computing) -> list[WriteBatch]:
-        """Everything that a handoff writes, pool after pool; under the fault partial-state less of one."""
+        """Everything that a handoff writes, pool after pool, of `kv` what decode does not have; under the fault
+        partial-state less of one."""
         request, size, partial = item.request, self.pool.page_tokens, self.faults.partial_state
         strikes = partial.component in (self.pool.name, *request.others) and partial.strikes()
-        whole = partial.kept(len(request.pages)) if strikes and partial.component == self.pool.name else None
+        had = item.sender.grant.head_tokens
+        head = had // size
+        pages, tags = request.pages[head:], request.tags[head:]
+        whole = partial.kept(len(pages)) if strikes and partial.component == self.pool.name else None
         batches = item.sender.batches(
-            request.pages[:whole], request.tags[:whole], len(item.tokens), size, item.batch_pages
+            pages[:whole], tags[:whole], len(item.tokens) - had, size, item.batch_pages, place=head
         )
         for to, table in sent(item.sender.grant, request):
             tokens = self.role.others.tokens_in(to.pool, table, len(item.tokens))
@@ -114,7 +121,11 @@ class Handovers:
 
     def take_landed(self) -> bool:
         """Note what the writer has finished; True where there was anything."""
-        busy = bool(self._landed)
+        busy = bool(self._landed or self._empty)
+        while self._empty:
+            item = self._empty.popleft()
+            if self.items.get(item.sender.grant.xfer) is item:  # and was not aborted meanwhile
+                self.drained(item)
         while self._landed:
             batch, error = self._landed.popleft()
             item = self.items[batch.xfer]
@@ -220,8 +231,7 @@ class Handovers:
         own = prefix.leave(request) if prefix is not None else [(int(request.tags[0]), request.pages)]
         for tag, pages in own:
             if self.role.parts.holds.scrub:
-                self.role.parts.executor.scrub(pages)
-                self.pool.scrub(pages)
+                self.role.scrub(pages)
             self.pool.free(request.req, tag, pages, cause)
         self.role.others.unbind(request, cause)
         self.role.others.free(request, cause, self.role.parts.holds.scrub)

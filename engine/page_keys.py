@@ -37,6 +37,8 @@ class Identity:
 
 
 IDENTITY_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Identity))
+OWNER = ("tenant", "organisation", "user")
+MEANING = tuple(name for name in IDENTITY_FIELDS if name not in OWNER)
 
 
 class Scope(IntEnum):

@@ -126,7 +126,7 @@ class PrefillEngine(Role):
         grant = Grant(
             message["xfer"], message["room"], message["rid"], message["tag"], np.array(message["pages"], np.int32),
             message["from"], message["at"], message["memory"].get("pages", 0),
-            components.granted(message.get("others", ())),
+            components.granted(message.get("others", ())), message.get("head_tokens", 0),
         )  # fmt: skip
         problem = self._connect(message)
         refused = self.queue.refused.pop(grant.room, None)

@@ -30,7 +30,9 @@ class Releases:
         self._role, self._pool, self._checks, self._faults = role, role.pool, role.checks, role.faults
 
     def free(self, request: Request, cause: str) -> None:
-        """Every page of a request that nobody writes to any more goes back."""
+        """Every page of a request that nobody writes to any more goes back, or stays with the cache."""
+        self._role.grows_no_more(request)
+        self._role.prefix.leave(request, cause)
         if cause == "abort" and self._faults.leak.strikes():
             return
         scrub = self._role.parts.holds.scrub
@@ -39,8 +41,7 @@ class Releases:
         for tag, pages in reversed(table_runs(request)):
             kept = pages[request.freed :] if tag == int(request.tags[0]) else pages
             if scrub:
-                self._role.parts.executor.scrub(kept)
-                self._pool.scrub(kept)
+                self._role.scrub(kept)
             self._return(request, tag, kept, cause)
         double = self._faults.double_free
         if (
@@ -53,15 +54,16 @@ class Releases:
 
     def free_early(self, request: Request) -> None:
         """The fault early-free: prompt pages go while the request goes on reading them."""
-        fault = self._faults.early_free
-        if request.freed or len(request.pages) <= fault.pages or not fault.strikes():
+        fault, first = self._faults.early_free, request.cached_pages
+        if request.freed or len(request.pages) - first <= fault.pages or not fault.strikes():
             return
-        pages, tag = request.pages[: fault.pages], int(request.tags[0])
+        last = min(first + fault.pages, self._pool.pages_for(request.prompt_tokens))
+        pages, tag = request.pages[first:last], int(request.tags[first])
         if self._checks.failed(OWNER_FREE, request.req, expected=0, found=1, pool=self._pool.name):
             return
         self._role.runs.close()
         self._return(request, tag, pages, "left_window")
-        request.freed = fault.pages
+        request.freed = len(pages)
 
     def abort(self, request: Request, error: RequestError) -> None:
         """The mover may still write: tell it, and hold the pages until it has drained (late-write: free at once)."""
@@ -70,6 +72,8 @@ class Releases:
         tag = receiver.grant.tag
         self.tell_abort(request, xfer, receiver)
         request.error = error
+        role.grows_no_more(request)
+        role.prefix.leave(request, "abort")  # nobody writes to what it had of the cache
         if self._faults.late_write.strikes() and not self._checks.failed(
             DEFERRED_RELEASE, request.req, expected=len(request.pages), found=0, pool=self._pool.name
         ):
@@ -79,7 +83,6 @@ class Releases:
             role.end(request, "abort", error)
             return
         request.move(RequestStatus.HELD)
-        role.grows_no_more(request)
         policy = role.parts.holds
         request.hold_deadline_us = deadline = role.parts.clock.now_us() + policy.timeout_us
         own = self._pool.owner_tags(request.pages) == tag  # all, but for the fault double-free

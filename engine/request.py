@@ -122,13 +122,20 @@ class Request:
     error: RequestError | None = None
     cached_tokens: int = 0  # of its prompt, that prefill found in its cache
     final_pages: int = 0  # of its table on decode when its answer is whole
-    freed: int = 0  # pages at the head of its table that a fault has already freed
+    cached_pages: int = 0  # at the head of its table on decode, that decode's own cache keeps
+    freed: int = 0  # of its own pages, from the first on, that a fault has already freed
     hold_deadline_us: int | None = None  # of its pages, where they are held
     told: bool = False  # whether the client has heard of its end
     others: dict[str, PageTable] = field(default_factory=dict)  # pool -> its pages there, of pools beside `kv`
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.given.tokens)
+
+    @property
+    def claimed_pages(self) -> np.ndarray:
+        """Its table (int32 [n]) but for what a fault has freed of it."""
+        first, cached = self.cached_pages + self.freed, self.pages[: self.cached_pages]
+        return np.concatenate([cached, self.pages[first:]]) if self.freed else self.pages
 
     def move(self, status: RequestStatus) -> None:
         """Change state. Raises IllegalTransition."""

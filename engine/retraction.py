@@ -66,10 +66,11 @@ class Retraction:
         while self.waiting:
             request = self.waiting[0]
             role, place = self._role, self._places[request.req]
-            if role.pool.free_pages < place.kv + 1 or not role.others.room_for(place.others):
+            if not role.prefix.fits(None, place.kv + 1) or not role.others.room_for(place.others):
                 break
             role.runs.close()
             self.waiting.popleft()
+            role.prefix.make_room(place.kv)
             request.pages, tag = role.pool.reserve(request.req, place.kv)
             request.tags = np.full(len(request.pages), tag, np.int64)
             role.others.take_back(request, place.others, role.final_tokens(request))

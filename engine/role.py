@@ -139,6 +139,13 @@ class Role(ABC):
         self._planned = count()
         self._gauged = 0
         self._audited = parts.clock.now_us()
+        if parts.prefix is not None and parts.holds.scrub:
+            parts.prefix.before_free = self.scrub
+
+    def scrub(self, pages: np.ndarray) -> None:
+        """Zero pages (int32 [n]) that are about to be free."""
+        self.parts.executor.scrub(pages)
+        self.pool.scrub(pages)
 
     def submit(self, given: GenerateRequest) -> None:
         """Hand in a request; its events come through `emit`. Thread-safe."""
@@ -177,7 +184,7 @@ class Role(ABC):
 
     def audit(self) -> dict[str, PoolAudit]:
         """Account for every page of every pool, and record the outcome; by pool."""
-        tables = {req: request.pages[request.freed :] for req, request in self.requests.items()}
+        tables = {req: request.claimed_pages for req, request in self.requests.items()}
         found = {self.pool.name: self.pool.audit(tables, record=True), **self.others.audit(self.requests)}
         if self.parts.host is not None:
             found[self.parts.host.name] = self.parts.host.audit(self.on_host(), record=True)
@@ -350,7 +357,7 @@ class Role(ABC):
             self._gauged = now
             self.runs.close()
             moving = [r for r in self.requests.values() if r.status is RequestStatus.TRANSFERRING]
-            self._gauge(self.pool, sum(len(request.pages) for request in moving))
+            self._gauge(self.pool, sum(len(request.pages) - request.cached_pages for request in moving))
             for name, pool in self.others.pools.items():
                 self._gauge(pool, self.others.in_transfer(name, moving))
         if (

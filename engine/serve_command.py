@@ -63,6 +63,10 @@ def _option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Cal
     help="Among whom cached prompt pages may pass on each prefill worker.",
 )  # fmt: skip
 @_option(
+    "--decode-prefix-cache", default="off", type=click.Choice(PREFIX_CACHES),
+    help="Among whom cached prompt pages may pass on each decode worker; prefill sends it only the others.",
+)  # fmt: skip
+@_option(
     "--hold-timeout-ms", default=30_000, type=click.IntRange(1),
     help="How long pages of an aborted handoff wait for its writer to drain.",
 )  # fmt: skip

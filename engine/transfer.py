@@ -57,6 +57,7 @@ class Grant:
     decode_address: str
     pool_pages: int = 0  # of decode's pool
     others: tuple[PoolGrant, ...] = ()  # of pools beside `kv`
+    head_tokens: int = 0  # of the prompt, that decode has already: the first page is for what follows them
 
 
 class KVSender:

@@ -82,12 +82,14 @@ def build_role(
 def _prefix(
     config: ProcessConfig, recorder: Recorder, pool: BlockPool, faults: Faults, checks: Checks, host: Host | None
 ) -> CachedPrefix | None:
-    """The prefix cache of a prefill worker, where one is asked for."""
-    if config.role != "prefill" or config.engine.prefix_cache == "off":
+    """The prefix cache of a worker, where one is asked for; decode's has no tier."""
+    prefill, engine = config.role == "prefill", config.engine
+    scope = engine.prefix_cache if prefill else engine.decode_prefix_cache
+    if scope == "off":
         return None
     # A key of its own: who learns the one of pseudonyms and digests cannot make cache keys with it, nor the reverse.
     secret = hmac.new(config.ledger_key.encode(), b"prefix cache keys", hashlib.sha256).digest()
-    return CachedPrefix(pool, recorder, SCOPES[config.engine.prefix_cache], secret, faults, checks, host)
+    return CachedPrefix(pool, recorder, SCOPES[scope], secret, faults, checks, host if prefill else None)
 
 
 def _host(

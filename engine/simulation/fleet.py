@@ -19,7 +19,7 @@ from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
 from engine.faults import Faults
 from engine.ledger.recorder import Recorder
-from engine.page_keys import Scope
+from engine.page_keys import IDENTITY_FIELDS, MEANING, KeyFields, Scope
 from engine.prefill import PrefillEngine
 from engine.ranks import RankedRecorder, RankedRows, Ranks, rank_name
 from engine.role import Emit, HoldPolicy, Pace, Parts, Role
@@ -229,9 +229,10 @@ class Fleet:
             )  # fmt: skip
         recording, checks = scenario.recording, Checks(modes, recorder)
         prefix = None
-        if group.prefix_cache.enabled and group.role == "prefill":
-            tier = Host(host, executor.copy) if host is not None else None
-            prefix = CachedPrefix(pool, recorder, SCOPES[group.prefix_cache.scope], KEY, faults, checks, tier)
+        if (cache := group.prefix_cache).enabled:
+            tier = Host(host, executor.copy) if host is not None and group.role == "prefill" else None
+            fields = KeyFields(frozenset(IDENTITY_FIELDS) - set(MEANING) | set(cache.key_fields))
+            prefix = CachedPrefix(pool, recorder, SCOPES[cache.scope], KEY, faults, checks, tier, fields)
         return Parts(
             worker=name, recorder=recorder, clock=clock, pool=pool, truth=truth, limits=limits, faults=faults,
             wire=wire, executor=executor, checks=checks, prefix=prefix, host=host, emit=self._emit(name), names=self._addresses,

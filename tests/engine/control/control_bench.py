@@ -5,6 +5,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from engine.block_pool import BlockPool
+from engine.cached_prefix import CachedPrefix
 from engine.clock import ManualClock
 from engine.decode import DecodeEngine
 from engine.defences import Checks, Defences, Limits
@@ -15,7 +16,7 @@ from engine.ledger.recorder import Recorder
 from engine.ledger.refs import expand_pages
 from engine.prefill import PrefillEngine
 from engine.request import GenerateRequest
-from engine.role import Ended, Pace, Parts, TokenLeft
+from engine.role import Ended, HoldPolicy, Pace, Parts, TokenLeft
 from engine.truth import TruthLog
 
 PAGE = 4  # tokens a page
@@ -57,7 +58,7 @@ class FakeExecutor:
     """The next token is the last one plus one; `mismatch` maps a request ordinal to what its next pass finds."""
 
     def __init__(self, clock):
-        self.clock, self.passes, self.mismatch, self.copies = clock, [], {}, []
+        self.clock, self.passes, self.mismatch, self.copies, self.scrubbed = clock, [], {}, [], []
 
     def prefill(self, works, *, check_tags, step, before_write):
         before_write()
@@ -69,6 +70,9 @@ class FakeExecutor:
 
     def forget(self, stamp):
         pass
+
+    def scrub(self, pages):
+        self.scrubbed += pages.tolist()
 
     def copy(self, src_pool, src_pages, dst_pool, dst_pages, dst_tag):
         self.copies.append((src_pool, src_pages.tolist(), dst_pool, dst_pages.tolist(), dst_tag))
@@ -153,9 +157,10 @@ class Bench:
 
     def __init__(
         self, directory, *, prefill_pages=17, decode_pages=33, context=256, defences=None, faults=(), seal=True,
-        host_pages=0, reserved_tokens=None,
+        host_pages=0, reserved_tokens=None, decode_scope=None, scrub=False,
     ):  # fmt: skip
         self._seal, self._host_pages, self._reserved_tokens = seal, host_pages, reserved_tokens
+        self._decode_scope, self._scrub = decode_scope, scrub
         self.directory, self.clock, self.network = directory, ManualClock(), Network()
         self.transport = FakeTransport()
         self.events = {"prefill": defaultdict(list), "decode": defaultdict(list)}
@@ -178,10 +183,13 @@ class Bench:
         for name in faults:
             switches.switch(name, True)
         self.recorders[role], self.executors[role] = recorder, FakeExecutor(self.clock)
+        checks, prefix = Checks(Defences.parse(defences or {}), recorder), None
+        if role == "decode" and self._decode_scope is not None:
+            prefix = CachedPrefix(pool, recorder, self._decode_scope, b"cache-secret", switches, checks)
         return Parts(
             worker=f"{role}-0", recorder=recorder, clock=self.clock, wire=LoopWire(self.network, f"mem://{role}"),
             executor=self.executors[role], pool=pool, memory={"of": role},
-            checks=Checks(Defences.parse(defences or {}), recorder),
+            checks=checks, prefix=prefix, holds=HoldPolicy(scrub=self._scrub),
             limits=Limits(role, pool.usable_pages * PAGE, context), faults=switches, truth=TruthLog(None, role),
             emit=lambda rid, event: self.events[role][rid].append(event), names={"mem://prefill": "prefill-0"},
             pace=Pace(max_run_us=MAX_RUN_US, reserved_tokens=self._reserved_tokens),
@@ -226,6 +234,15 @@ class Bench:
                 return
             self.turn()
         raise AssertionError("the condition never held")
+
+    def assert_accounted(self):
+        """Every page of every pool is in one state, and in the tables of those alone who may use it."""
+        for role in (self.prefill, self.decode):
+            found = role.pool.audit({req: request.claimed_pages for req, request in role.requests.items()})
+            assert found.wrong == (), found.findings
+            assert sum(found.counts.values()) == role.pool.usable_pages
+            if role.parts.prefix is not None:
+                assert role.parts.prefix.tree.audit() == ()
 
     def tokens(self, rid, role="decode"):
         return [event.token for event in self.events[role][rid] if isinstance(event, TokenLeft)]

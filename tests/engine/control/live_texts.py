@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 HOLD_MS = 5_000  # for which pages of an aborted handoff wait, in engines that tests wait for
+SHARED_TOKENS, ASKED = 256, 40  # of `prompts`
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -24,6 +25,16 @@ def prompt_and_answer(seed, start=40, tokens=60):
     """A prompt, and the `tokens` characters that must follow it."""
     text = endless(seed)
     return text + text[:start], text[start : start + tokens]
+
+
+def prompts(seed, count):
+    """Prompts that begin with the same 256 characters and go on differently, with what must follow each."""
+    prefix = endless(seed, SHARED_TOKENS)
+    asked = []
+    for i in range(count):
+        start = 20 + 30 * i
+        asked.append((prefix + prefix[start : start + 12], prefix[start + 12 : start + 12 + ASKED]))
+    return asked
 
 
 def record(seed, owner, length=190):

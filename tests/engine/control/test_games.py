@@ -3,9 +3,12 @@
 The law that matters: no byte is ever posted to, or lands on, a page that its grant no longer owns.
 """
 
+import pytest
 from control_bench import PAGE, Bench
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+
+from engine.page_keys import Scope
 
 MOVES = st.lists(
     st.one_of(
@@ -53,15 +56,20 @@ def play(engine, moves):
         elif move == "turn":
             engine.turn()
         check_owners(engine)
-        for role in (engine.prefill, engine.decode):
-            assert role.pool.audit().wrong == ()
+        engine.assert_accounted()
     return asked, disturbed
 
 
+CACHED = {"decode_scope": Scope.TENANT}
+SHAPES = {"plain": {}, "cached": CACHED, "cached, retracting": {**CACHED, "host_pages": 33, "reserved_tokens": 1}}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=MOVES)
-def test_no_write_meets_another_owner_and_everything_ends(tmp_path_factory, moves):
-    engine = Bench(tmp_path_factory.mktemp("game") / "ledger", prefill_pages=13, decode_pages=17, seal=False)
+def test_no_write_meets_another_owner_and_everything_ends(tmp_path_factory, shape, moves):
+    place = tmp_path_factory.mktemp("game") / "ledger"
+    engine = Bench(place, prefill_pages=13, decode_pages=17, seal=False, **shape)
     asked, disturbed = play(engine, moves)
     engine.network.held.clear()
     if engine.transport.posted:
@@ -79,8 +87,14 @@ def test_no_write_meets_another_owner_and_everything_ends(tmp_path_factory, move
         assert len(engine.ends(rid, "prefill")) == 1
     for role in (engine.prefill, engine.decode):
         assert role.running() == 0
-        assert role.pool.counts()["free"] == role.pool.usable_pages
-        assert role.pool.audit().wrong == ()
+        counts = role.pool.counts()
+        assert counts["free"] + counts["cached"] == role.pool.usable_pages
+        assert shape or not counts["cached"]
+    engine.assert_accounted()
+    if shape:
+        assert engine.decode.parts.prefix.tree.evictable_pages == engine.decode.pool.counts()["cached"]
+        assert not engine.decode.parts.prefix._asked and not engine.decode.parts.prefix._taken
+    assert engine.decode._promised == 0
     assert not engine.prefill.queue.requests
     assert not engine.prefill.queue.grants
     assert not engine.decode.transfers

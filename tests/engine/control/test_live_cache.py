@@ -5,14 +5,12 @@ import json
 import httpx
 import openai
 import pytest
-from live_texts import endless, verdict_of
+from live_texts import ASKED, SHARED_TOKENS, endless, prompts, verdict_of
 
 from engine.ledger.reader import read_ledger
 from engine.truth import read_truth
 
 pytestmark = pytest.mark.engine
-
-SHARED_TOKENS, ASKED = 256, 40
 
 
 @pytest.fixture
@@ -25,16 +23,6 @@ def cached(guarded):
 def unscoped(live_engine):
     """The same, but nobody looks at the keys. The faults that spoil them are switched by the tests."""
     return live_engine(prefix_cache="tenant", defences={"scoped-keys": "off"}, truth=True)
-
-
-def prompts(seed, count):
-    """Prompts that begin with the same 256 characters and go on differently, with what must follow each."""
-    prefix = endless(seed, SHARED_TOKENS)
-    asked = []
-    for i in range(count):
-        start = 20 + 30 * i
-        asked.append((prefix + prefix[start : start + 12], prefix[start + 12 : start + 12 + ASKED]))
-    return asked
 
 
 def complete(engine, tenant, rid, prompt, stream=False):

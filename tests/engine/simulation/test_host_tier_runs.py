@@ -85,3 +85,21 @@ def test_the_audit_accounts_for_every_page_of_both_pools(played, host_pages):
         assert found.wrong == ()
         assert sum(found.counts.values()) == pool.usable_pages
     assert role.parts.host.counts()["cached"] == role.prefix.tier.stored_pages > 0
+
+
+def test_with_scrubbing_what_is_evicted_is_zeroed_once_the_tier_has_it(tmp_path):
+    simulate(parse_scenario(yaml.safe_dump(scenario(40) | {"defences": {"scrub": True}})), tmp_path / "ledger")
+    tables = read_ledger(tmp_path / "ledger").tables
+    rows = [row for name in ("cache", "pages", "transfers") for row in tables[name].to_pylist()]
+    rows = sorted((row for row in rows if row["worker"] == "prefill-0"), key=lambda row: row["seq"])
+    evicted = [row for row in rows if row["op"] == "evict" and row["tier"] == "device"]
+    assert len(evicted) > 5
+    for gone in evicted:
+        (zeroed,) = [row for row in rows if row["op"] == "scrub" and row["seq"] < gone["seq"]][-1:]
+        assert set(gone["pages"]) <= set(zeroed["pages"])
+        copied = [
+            row["seq"] for row in rows if row["op"] == "done" and row["dst_pool"] == "host" and row["seq"] < gone["seq"]
+        ]
+        assert copied[-1] < zeroed["seq"]
+    truth = read_truth(tmp_path / "ledger" / "truth")
+    assert not any(one.contaminated or one.unwritten for one in truth.values())
