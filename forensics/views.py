@@ -275,7 +275,8 @@ class _Builder:
         lo[known] = np.minimum(self.lo[walls[wall[known]]], reserve[known])
         hi = np.maximum(last, end)
         longest = np.maximum.accumulate(ends) if len(self.run) else ends
-        start = np.searchsorted(longest, at(group, np.minimum(lo, reserve)), "right")
+        # What is placed at one seq alone begins and ends there, and belongs to the view that begins with it.
+        start = np.searchsorted(longest, at(group, np.minimum(lo, reserve)), "left")
         start = np.maximum(start, np.searchsorted(self.group, group))
         stop = np.searchsorted(starts, at(group, hi), "left")
         return start, np.maximum(stop, start), lo, hi

@@ -18,7 +18,9 @@ from wrong_reads import WrongReads, wrong_reads
 
 from engine.ledger.reader import Ledger, read_ledger
 from engine.truth import KV, TruthResponse, read_truth
+from forensics.evidence import prepare
 from forensics.foreign_reads import ForeignReads, foreign_reads
+from forensics.replay import run as run_replay
 from forensics.rows import worker_rows
 
 Row = dict[str, Any]
@@ -73,6 +75,7 @@ class Comparison:
     def run(self) -> Judged:
         """Every check."""
         self._record()
+        self._by_class()
         for rid in sorted(self.truth):
             self.judged.counts["fine record, responses"] += self.drawn.decidable
             verdict = self.responses.get(rid)
@@ -104,6 +107,13 @@ class Comparison:
             self.judged.fail("record", "", self.ledger.problems)
         if not {"rows", "kill"} & set(self.drawn.losses) and self.ledger.gaps:
             self.judged.fail("record", "", self.ledger.gaps[:3])
+
+    def _by_class(self) -> None:
+        """Pages that are judged together are judged as they would be one by one."""
+        apart = run_replay(prepare(self.ledger, page_by_page=True))
+        if not apart.equals(self.reads.findings):
+            theirs = [row for row in apart.to_pylist() if row not in self.reads.findings.to_pylist()]
+            self.judged.fail("by class", "", _rows(theirs))
 
     def _absent(self, rid: str) -> None:
         if self.reads.unattributed == 0:
