@@ -18,6 +18,7 @@ from forensics.library import Limits, run_query
 from forensics.library_result import library_result
 from forensics.parameters import bound
 from forensics.provenance import envelope
+from forensics.record_words import record_words
 from forensics.results import Result, foreign_reads_result, gaps_result
 from forensics.window import window, zone
 
@@ -60,4 +61,9 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
         rows = run_query(query, ledger, values, judge, asked.limits)
         result = library_result(query, ledger, rows, values, judge() if query.judges else None)
     by = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
-    return replace(result, envelope=envelope(query, ledger, values) | by | result.envelope)
+    told = record_words(ledger, inside)
+    return replace(
+        result,
+        words=result.words + told,
+        envelope=envelope(query, ledger, values) | by | result.envelope | {"record": told},
+    )

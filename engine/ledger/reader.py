@@ -23,6 +23,8 @@ from engine.ledger.schema import TABLES
 
 __all__ = ["Gap", "Ledger", "LedgerError", "Problem", "WriterState", "read_ledger"]
 
+PLACES = frozenset({"epochs", "wal", "manifest"})
+"""Of which a ledger's directory holds one at least."""
 SEALED, OPEN, DEAD = "sealed", "open", "dead"
 _TAIL_REASONS = {OPEN: "open tail (writer alive)", DEAD: "dead writer", SEALED: ""}
 
@@ -65,7 +67,7 @@ class Ledger:
 
 def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
     """Read a ledger; with `verify` every segment is hashed once. Raises LedgerError where there is no ledger."""
-    path = Path(path)
+    path = _ledger_in(Path(path))
     _check_directory(path)
     files = LedgerFiles(path, verify)
     files.read()
@@ -80,6 +82,13 @@ def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
     return Ledger(path, tables, tuple(writers), tuple(gaps), tuple(files.problems), files.roots, len(files.read_files))
 
 
+def _ledger_in(path: Path) -> Path:
+    """The directory itself, or the `ledger` in it where it holds none of its own."""
+    inner = path / "ledger"
+    is_around = inner.is_dir() and not any((path / name).is_dir() for name in PLACES)
+    return inner if is_around else path
+
+
 def _check_directory(path: Path) -> None:
     try:
         names = {child.name for child in path.iterdir() if child.is_dir()}
@@ -90,7 +99,7 @@ def _check_directory(path: Path) -> None:
         raise LedgerError(f"{path}: is a file; a ledger is a directory (give the one that holds wal/)") from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}; check its permissions") from None
-    if not names & {"epochs", "wal", "manifest"}:
+    if not names & PLACES:
         raise LedgerError(f"{path}: holds no ledger (no epochs/, wal/ or manifest/); is it the right directory?")
 
 
