@@ -17,6 +17,7 @@ from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.library import Limits, run_query
 from forensics.library_result import library_result
 from forensics.parameters import bound
+from forensics.progress import Tell, silent
 from forensics.provenance import envelope
 from forensics.record_words import record_words
 from forensics.results import Result, foreign_reads_result, gaps_result
@@ -37,7 +38,7 @@ class Asked:
     limits: Limits = field(default_factory=Limits)
 
 
-def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = None) -> Result:
+def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = None, tell: Tell = silent) -> Result:
     """The result of a query; `judged` are its verdicts, where they are known already.
 
     Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree.
@@ -45,12 +46,14 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
     now, tz = datetime.now(UTC), zone(asked.tz)
     values = bound(query, asked.given, tz, now)
     inside = window(asked.given.get("from"), asked.given.get("to"), tz, now)
+    tell("reading the ledger")
     ledger = read_ledger(path)
 
     @cache
     def judge() -> ForeignReads:
         if judged is not None:
             return judged
+        tell("judging every response")
         return foreign_reads(ledger, engine=asked.engine, window=inside if query.name == FOREIGN_READS else None)
 
     if query.name == FOREIGN_READS:
@@ -58,6 +61,9 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
     elif query.name == GAPS:
         result = gaps_result(ledger)
     else:
+        if query.judges:
+            judge()
+        tell(query.title.lower())
         rows = run_query(query, ledger, values, judge, asked.limits)
         result = library_result(query, ledger, rows, values, judge() if query.judges else None)
     by = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}

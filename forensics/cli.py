@@ -24,8 +24,9 @@ from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
+from forensics.progress import stages
 from forensics.pseudonyms import NAMED, BadCaseKey, read_case_key
-from forensics.render import FORMATS, write
+from forensics.render import FORMATS, PRINTED, write
 from forensics.result_diff import NoResult, diff, read_result
 from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, EXIT_USAGE, Result
 from forensics.window import BadWindow, zone
@@ -97,14 +98,15 @@ def _query(name: str) -> Query:
 @click.option(
     "--fail-on", type=click.Choice(["exposed"]), help="foreign-reads: exit 1 also where responses are only exposed."
 )
+@click.option("--limit", type=click.IntRange(1), help="Most rows of a table (table, md); other formats hold all.")
 @click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--memory", default="4GB", show_default=True, help="Most memory of one query, such as 512MB.")
 @click.option("--timeout", type=click.FloatRange(min=0.001), default=600.0, show_default=True, help="Most seconds.")
 @click.option("--explain", is_flag=True, help="Print the SQL instead of running it.")
 def query(
     name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,
-    output: Path | None, case: Path | None, engine: str, all_rows: bool, fail_on: str | None, threads: int, memory: str, timeout: float,
-    explain: bool,
+    output: Path | None, case: Path | None, engine: str, all_rows: bool, fail_on: str | None, limit: int | None,
+    threads: int, memory: str, timeout: float, explain: bool,
 ) -> None:  # fmt: skip
     """Run a query of the library on a ledger."""
     chosen = _query(name)
@@ -115,8 +117,9 @@ def query(
         _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout)
     )
     try:
-        result = ask(chosen, ledger, asked)
-        result = _covered(result, case)
+        with stages() as tell:
+            result = ask(chosen, ledger, asked, tell=tell)
+        result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadParameter, BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
     except QueryStopped as error:
@@ -159,11 +162,15 @@ def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
 @_OUTPUT
 @_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
-def explain(rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str) -> None:
+@click.option("--limit", type=click.IntRange(1), help="Most rows of a table (table, md); other formats hold all.")
+def explain(
+    rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str, limit: int | None
+) -> None:
     """Show which chain of events proves what is said of a response, in order, the offending row marked."""
     try:
-        result = explained(_revealed(rid, ledger, case), ledger, Asked(tz=tz, engine=engine))
-        result = _covered(result, case)
+        with stages() as tell:
+            result = explained(_revealed(rid, ledger, case), ledger, Asked(tz=tz, engine=engine), tell)
+        result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadCaseKey, LedgerError, NoResponse) as error:
         raise Usage(str(error)) from error
     except EnginesDisagree as error:
@@ -201,6 +208,15 @@ def _covered(result: Result, case: Path | None) -> Result:
     words = result.words if response is None else [f"{response['verdict']} ({response['proof']})", *result.words[1:]]
     return replace(
         result, rows=key.cover(result.rows), words=words, envelope={**envelope, "parameters": parameters, "case": True}
+    )
+
+
+def _limited(result: Result, limit: int | None) -> Result:
+    """The first rows of a result, and how many there are."""
+    if limit is None or len(result.rows) <= limit:
+        return result
+    return replace(
+        result, rows=result.rows.slice(0, limit), words=[f"the first {limit} of {len(result.rows)} rows", *result.words]
     )
 
 

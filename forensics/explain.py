@@ -12,6 +12,7 @@ from engine.ledger.reader import read_ledger
 from forensics.ask import Asked, ask
 from forensics.catalogue import load_queries
 from forensics.foreign_reads import foreign_reads
+from forensics.progress import Tell, silent
 from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, Result
 from forensics.rows import Row, rows_of
 from forensics.verdict import Verdict
@@ -24,8 +25,9 @@ class NoResponse(ValueError):
     """No response of that name is in the ledger."""
 
 
-def explain(rid: str, path: Path, asked: Asked) -> Result:
+def explain(rid: str, path: Path, asked: Asked, tell: Tell = silent) -> Result:
     """The chain of events behind the verdict of `rid`. Raises NoResponse, LedgerError, EnginesDisagree."""
+    tell("judging every response")
     reads = foreign_reads(read_ledger(path), engine=asked.engine)
     known = {row["rid"]: row for row in rows_of(reads.responses)}
     if rid not in known:
@@ -33,7 +35,7 @@ def explain(rid: str, path: Path, asked: Asked) -> Result:
             f"{path}: no response {rid!r}; `forensics query foreign-reads --all` lists those that are there"
         )
     query = next(query for query in load_queries() if query.name == QUERY)
-    result = ask(query, path, replace(asked, given={"rid": rid}), reads)
+    result = ask(query, path, replace(asked, given={"rid": rid}), reads, tell)
     response = known[rid]
     code = _CODES.get(Verdict(response["verdict"]), EXIT_OK)
     return replace(

@@ -20,6 +20,8 @@ from rich.table import Table
 from forensics.rows import Row
 
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "md")
+PRINTED = ("table", "md")
+"""Formats for people, which may be shortened."""
 
 
 def write(

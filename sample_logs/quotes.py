@@ -35,9 +35,15 @@ def quoted_again(text: str) -> str:
     return QUOTE.sub(lambda quote: f"```console\n$ {quote[1]}\n{printed(quote[1])}```", text)
 
 
+PAGE = HERE.parent / "docs" / "investigation.md"
+"""Quotes what is printed of the large sample."""
+
+
 def main(names: tuple[str, ...]) -> None:
-    """Renew the quotes in the READMEs of these samples (none: all but the large ones)."""
+    """Renew the quotes in the READMEs of these samples (none: all but the large ones), and with a large one's the page."""
     os.chdir(HERE.parent)
+    if any(sample.large for sample in named(names)) and names:
+        PAGE.write_text(quoted_again(PAGE.read_text()))
     for sample in named(names):
         readme: Path = sample.folder / "README.md"
         if names or not sample.large:

@@ -12,13 +12,6 @@ WITH freed AS (
     SELECT worker, epoch, pool, tag, page, min(seq) AS seq, min(t) AS t, min(cause) AS cause
     FROM touched WHERE op = 'free' GROUP BY worker, epoch, pool, tag, page
 ),
-next AS (
-    SELECT f.worker, f.epoch, f.pool, f.tag, f.page, min(n.seq) AS seq
-    FROM freed AS f
-    JOIN touched AS n ON n.worker = f.worker AND n.epoch = f.epoch AND n.pool = f.pool AND n.page = f.page
-         AND n.op IN ('reserve', 'append') AND n.seq > f.seq
-    GROUP BY f.worker, f.epoch, f.pool, f.tag, f.page
-),
 written AS (
     SELECT x.xfer, coalesce(x.dst_pool, 'kv') AS pool, x.t AS done, unnest(x.dst_pages) AS page
     FROM transfers AS x
@@ -26,22 +19,29 @@ written AS (
 ),
 late AS (
     SELECT h.decode, h.decode_epoch, h.decode_req, h.pool, h.drained, h.drain_sent, w.page, w.done, f.t AS freed, f.cause, f.tag,
-           n.seq AS next_seq
+           f.seq AS free_seq
     FROM written AS w
     JOIN handoffs AS h ON h.xfer = w.xfer AND h.pool = w.pool
     JOIN freed AS f ON f.worker = h.decode AND f.epoch = h.decode_epoch AND f.pool = h.pool AND f.tag = h.dst_tag
          AND f.page = w.page
-    LEFT JOIN next AS n ON n.worker = f.worker AND n.epoch = f.epoch AND n.pool = f.pool AND n.tag = f.tag AND n.page = f.page
     WHERE w.done > f.t - to_microseconds($skew_us) AND (h.drained IS NULL OR h.drained > f.t OR w.done > h.drain_sent)
       AND ($from IS NULL OR w.done >= $from::TIMESTAMP) AND ($to IS NULL OR w.done < $to::TIMESTAMP)
+),
+next AS (  -- looked up for late pages alone: few, where any
+    SELECT l.decode, l.decode_epoch, l.pool, l.page, l.free_seq, min(n.seq) AS seq
+    FROM late AS l
+    JOIN touched AS n ON n.worker = l.decode AND n.epoch = l.decode_epoch AND n.pool = l.pool AND n.page = l.page
+         AND n.op IN ('reserve', 'append') AND n.seq > l.free_seq
+    GROUP BY l.decode, l.decode_epoch, l.pool, l.page, l.free_seq
 ),
 taken AS (
     SELECT l.*, t.req AS next_req, t.tag AS next_tag,
            EXISTS (SELECT 1 FROM touched AS b WHERE b.worker = l.decode AND b.epoch = l.decode_epoch AND b.pool = l.pool
                    AND b.page = l.page AND b.tag = t.tag AND b.op = 'bind') AS next_read
     FROM late AS l
+    LEFT JOIN next AS n USING (decode, decode_epoch, pool, page, free_seq)
     LEFT JOIN touched AS t ON t.worker = l.decode AND t.epoch = l.decode_epoch AND t.pool = l.pool AND t.page = l.page
-         AND t.seq = l.next_seq
+         AND t.seq = n.seq
 )
 SELECT a.rid, k.decode, k.pool, count(DISTINCT k.page) AS pages, list_sort(list_distinct(list(k.page))) AS page_list, min(k.cause) AS cause,
        min(k.freed) AS freed, max(k.done) AS done,

@@ -61,7 +61,8 @@ FROM mine AS m LEFT JOIN given AS g USING (finding);
 WITH
 owned AS (
     SELECT c.finding, t.t, t.worker, t.epoch, t.seq, t.op, t.req, c.pool, c.page,
-           concat_ws(', ', t.cause, t.tokens || ' tokens', 'place ' || coalesce(t.pos + t.place, t.place)) AS says,
+           concat_ws(', ', t.cause, t.tokens || ' tokens',
+                     CASE WHEN t.op NOT IN ('unbind', 'free', 'hold') THEN 'place ' || coalesce(t.pos + t.place, t.place) END) AS says,
            t.seq = s.bind_seq AND t.req = c.req AS is_bind, FALSE AS brings
     FROM cases AS c
     JOIN spans AS s USING (finding)

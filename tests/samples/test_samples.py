@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from catalogue import HERE, MOST_BYTES, SAMPLES, Sample
-from quotes import QUOTE, printed
+from quotes import PAGE, QUOTE, printed
 from remake import remake, size_of, written
 
 import forensics.ask
+import forensics.explain
 from engine.ledger.reader import read_ledger
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.verdict import Kind, Verdict
@@ -108,14 +109,28 @@ def test_donors_pages_mechanism_and_first_step_are_those_of_physical_truth(sampl
             assert verdict["first_step"] <= one["first_step"] <= last, one["rid"]
 
 
-@each_sample(large=False)
-def test_its_readme_quotes_what_is_printed(sample: Sample, judged, monkeypatch):
+def assert_quoted(text: str, sample: Sample, judged, monkeypatch) -> None:
+    """Every command that a text quotes prints what it quotes."""
+    ledger, reads = read_ledger(sample.ledger), judged(sample)  # once is enough
     monkeypatch.chdir(HERE.parent)
-    monkeypatch.setattr(forensics.ask, "foreign_reads", lambda ledger, **asked: judged(sample))  # once is enough
-    quotes = QUOTE.findall((sample.folder / "README.md").read_text())
+    for module in (forensics.ask, forensics.explain):
+        monkeypatch.setattr(module, "foreign_reads", lambda ledger, **asked: reads)
+        monkeypatch.setattr(module, "read_ledger", lambda path: ledger)
+    quotes = QUOTE.findall(text)
     assert quotes
     for command, output in quotes:
         assert printed(command) == output, command
+
+
+@each_sample()
+def test_its_readme_quotes_what_is_printed(sample: Sample, judged, monkeypatch):
+    assert_quoted((sample.folder / "README.md").read_text(), sample, judged, monkeypatch)
+
+
+def test_the_ten_commands_print_what_the_docs_show(judged, monkeypatch):
+    (large,) = [sample for sample in SAMPLES if sample.large]
+    assert len(QUOTE.findall(PAGE.read_text())) == 10
+    assert_quoted(PAGE.read_text(), large, judged, monkeypatch)
 
 
 def test_together_they_are_small_and_all_are_listed():
