@@ -90,6 +90,7 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
         elif m.table == "transfers" or (m.table == "steps" and workers[m.worker].role != "prefill"):
             # A lost steps row hides what its requests wrote as they grew.
             found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
+            found += _growth_ghosts(workers[m.worker], m) if m.table == "steps" else []
     for key, worker in workers.items():
         for pool in sorted({row["pool"] for row in worker.pages} - set(worker.configs)):
             found.append(
@@ -115,6 +116,21 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
             for gaps in mover_gaps.values():
                 found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
     return [ghost for ghost in found if ghost.lo < ghost.hi]
+
+
+def _growth_ghosts(worker: WorkerRows, m: Missing) -> list[PoolGhost]:
+    """Where requests that ran across a lost steps row grow until they end: how many slots they had filled is not known."""
+    ended = {row["req"]: row["seq"] for row in worker.requests if row["op"] in ("finish", "abort")}
+    grown: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row in worker.pages:
+        if row["op"] in ("bind", "append") and row["pages"] and row["req"] is not None:
+            grown[row["req"], row["pool"]] += row["pages"] if row["op"] == "append" else row["pages"][-1:]
+    begun = {row["req"]: row["seq"] for row in reversed(worker.pages) if row["op"] == "bind"}
+    return [
+        PoolGhost(worker.key, pool, pages, m.lo, ended.get(req, INF), m.reason)
+        for (req, pool), pages in grown.items()
+        if begun.get(req, INF) < m.hi and ended.get(req, INF) > m.lo
+    ]
 
 
 def _last(hi: int) -> int:

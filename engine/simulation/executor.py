@@ -195,8 +195,14 @@ class SimExecutor:
                 self._planes.grow(done, fresh, now)
 
     def _changed(self, pages: np.ndarray) -> None:
-        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
-        touched = set(pages.tolist())
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon.
+
+        Where the pass under way writes its first slot of such a page, nobody can tell from outside which came last.
+        """
+        growing, touched = self._growing, set(pages.tolist())
+        if growing.passes and growing.begun(self._task.world.now) <= 1:
+            begins = growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]
+            self._store.slots["racy"][begins] = True
         for reader in self._readers.values():
             reader.stale |= not touched.isdisjoint(reader.pages.tolist())
         self._task.call()
