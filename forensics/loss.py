@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.ledger.reader import Gap, Ledger
+from forensics.attending import grown_across, read_across
 from forensics.content import ContentEvent, EventRun
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Pages, Row, WorkerKey, WorkerRows, as_ints
@@ -84,13 +85,7 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
     found: list[PoolGhost] = []
     lost_transfers = {m.worker for m in missing if m.table == "transfers" and workers[m.worker].role != "gateway"}
     for m in missing:
-        if m.table in ("pages", "cache"):
-            # A lost cache row may have been a load into a page, or the hit that entitled somebody to one.
-            found.append(PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason))
-        elif m.table == "transfers" or (m.table == "steps" and workers[m.worker].role != "prefill"):
-            # A lost steps row hides what its requests wrote as they grew.
-            found.append(PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason))
-            found += _growth_ghosts(workers[m.worker], m) if m.table == "steps" else []
+        found += _own_ghosts(workers[m.worker], m)
     for key, worker in workers.items():
         for pool in sorted({row["pool"] for row in worker.pages} - set(worker.configs)):
             found.append(
@@ -118,19 +113,29 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
     return [ghost for ghost in found if ghost.lo < ghost.hi]
 
 
-def _growth_ghosts(worker: WorkerRows, m: Missing) -> list[PoolGhost]:
-    """Where requests that ran across a lost steps row grow until they end: how many slots they had filled is not known."""
-    ended = {row["req"]: row["seq"] for row in worker.requests if row["op"] in ("finish", "abort")}
-    grown: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for row in worker.pages:
-        if row["op"] in ("bind", "append") and row["pages"] and row["req"] is not None:
-            grown[row["req"], row["pool"]] += row["pages"] if row["op"] == "append" else row["pages"][-1:]
-    begun = {row["req"]: row["seq"] for row in reversed(worker.pages) if row["op"] == "bind"}
-    return [
-        PoolGhost(worker.key, pool, pages, m.lo, ended.get(req, INF), m.reason)
-        for (req, pool), pages in grown.items()
-        if begun.get(req, INF) < m.hi and ended.get(req, INF) > m.lo
-    ]
+def _own_ghosts(worker: WorkerRows, m: Missing) -> list[PoolGhost]:
+    """Doubt that a worker's lost row leaves on its own pages."""
+    if m.table in ("pages", "cache"):
+        # A lost cache row may have been a load into a page, or the hit that entitled somebody to one.
+        return [PoolGhost(m.worker, m.pool, None, m.lo, _last(m.hi), m.reason)]
+    if m.table == "transfers":
+        return [PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason)]
+    if m.table == "steps" and worker.role != "prefill":
+        # It hides what its requests wrote as they grew, and how far they had come.
+        window = PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason)
+        return [
+            window,
+            *(
+                PoolGhost(m.worker, pool, pages, m.lo, until, m.reason)
+                for pool, pages, until in grown_across(worker, m.lo, m.hi)
+            ),
+        ]
+    if m.table == "requests" and worker.role == "decode":
+        return [
+            PoolGhost(m.worker, pool, pages, m.lo, until, m.reason)
+            for pool, pages, until in read_across(worker, m.lo, m.hi)
+        ]
+    return []
 
 
 def _last(hi: int) -> int:

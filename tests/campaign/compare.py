@@ -248,7 +248,7 @@ class Comparison:
                     moved.append((rid, "loss: gone", "nothing is said to be missing"))
             elif now["verdict"] not in (before["verdict"], "unknown"):
                 moved.append((rid, f"loss: {before['verdict']} to {now['verdict']}", str(now)))
-            elif now["verdict"] != "unknown" and not set(now["donors"]) <= set(before["donors"]):
+            elif now["verdict"] != "unknown" and not set(now["donors"]) <= {*before["donors"], *self.truth[rid].donors}:
                 moved.append((rid, "loss: new donors", f"{before['donors']} to {now['donors']}"))
         return moved
 

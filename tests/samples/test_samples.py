@@ -111,8 +111,8 @@ def test_donors_pages_mechanism_and_first_step_are_those_of_physical_truth(sampl
 
 def assert_quoted(text: str, sample: Sample, judged, monkeypatch) -> None:
     """Every command that a text quotes prints what it quotes."""
-    ledger, reads = read_ledger(sample.ledger), judged(sample)  # once is enough
     monkeypatch.chdir(HERE.parent)
+    ledger, reads = read_ledger(sample.ledger.relative_to(HERE.parent)), judged(sample)  # once is enough
     for module in (forensics.ask, forensics.explain):
         monkeypatch.setattr(module, "foreign_reads", lambda ledger, **asked: reads)
         monkeypatch.setattr(module, "read_ledger", lambda path: ledger)
