@@ -12,8 +12,8 @@ OF_FAULT: dict[str, frozenset[str]] = {
     "short-handoff": frozenset({"M1"}),
     # The failed batch has a `fail` row under the grant's tag.
     "fail-open": frozenset({"M2"}),
-    # Freed at once, never held.
-    "late-write": frozenset({"M3"}),
+    # Freed at once; where the fault struck the writer alone, held until a timer let go.
+    "late-write": frozenset({"M3", "M4"}),
     # The pages were held, and let go by an ack that came too early.
     "early-ack": frozenset({"M4"}),
     # The pages were held, and let go by the deadline while the writes went on.
