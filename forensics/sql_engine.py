@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from forensics.catalogue import Query, Step, load_queries
 from forensics.evidence import EVIDENCE_SCHEMAS, Evidence
+from forensics.shut_database import shut_database
 from forensics.verdict import FINDING_COLUMNS
 
 QUERY = "foreign-reads"
@@ -20,18 +21,8 @@ QUERY = "foreign-reads"
 
 def run(evidence: Evidence, *, threads: int = 2, memory_limit: str = "4GB") -> pa.Table:
     """Findings (FINDING_COLUMNS, sorted). Raises duckdb.Error, such as OutOfMemoryException beyond `memory_limit`."""
-    # Memory that does not suffice is an error: a spill would leave parts of the record on a disk.
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "threads": threads,
-        "memory_limit": memory_limit,
-        "temp_directory": "",
-    }
-    with duckdb.connect(":memory:", config=config) as database:
-        database.execute("SET enable_external_access = false")
-        for field in fields(evidence):
-            if field.name in EVIDENCE_SCHEMAS:
-                _load(database, field.name, getattr(evidence, field.name))
-        database.execute("SET lock_configuration = true")
+    tables = {field.name: getattr(evidence, field.name) for field in fields(evidence) if field.name in EVIDENCE_SCHEMAS}
+    with shut_database(tables, threads=threads, memory_limit=memory_limit) as database:
         result = _run(database, query().steps)
     return pa.table({f.name: result[f.name].cast(f.type) for f in FINDING_COLUMNS}, schema=FINDING_COLUMNS)
 
@@ -39,13 +30,6 @@ def run(evidence: Evidence, *, threads: int = 2, memory_limit: str = "4GB") -> p
 def query() -> Query:
     """The query this engine runs."""
     return next(query for query in load_queries() if query.name == QUERY)
-
-
-def _load(database: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    database.register("arriving", table)
-    # `name` is a key of EVIDENCE_SCHEMAS, never a word of the ledger.
-    database.execute(f'CREATE TABLE "{name}" AS SELECT * FROM arriving')
-    database.unregister("arriving")
 
 
 def _run(database: duckdb.DuckDBPyConnection, steps: tuple[Step, ...]) -> pa.Table:
