@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from console.core.source import LedgerSource
+    from console.core.view import View
 
 EXIT_USAGE = 64
 ENGINES = ("auto", "both", "replay", "duckdb")
@@ -41,26 +42,32 @@ _ENGINE = click.option(
 @_LEDGER
 @_ENGINE
 @click.option("--incident", help="Open this incident at once.")
+@click.option(
+    "--view", "link", help="Open this view: an address as `y` copies it, such as /incidents?q=severity:critical."
+)
 @click.option("--plain", is_flag=True, help="Print lines of plain words instead of screens.")
 @click.pass_context
-def cli(context: click.Context, ledger: Path | None, engine: str, incident: str | None, plain: bool) -> None:
+def cli(
+    context: click.Context, ledger: Path | None, engine: str, incident: str | None, link: str | None, plain: bool
+) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
     Without a command it opens in the terminal. It only reads.
     """
     if context.invoked_subcommand is not None:
-        if ledger is not None or incident is not None or plain:
+        if ledger is not None or incident is not None or link is not None or plain:
             raise Usage("options go behind the command: console web --ledger DIR")
         return
     source = _source(ledger, engine)
+    view = _view(link, incident)
     if plain:
-        _print_plain(source, incident)
+        _print_plain(source, view.incident)
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
     from console.tui.app import ConsoleApp
 
-    ConsoleApp(source, incident).run()
+    ConsoleApp(source, view).run()
 
 
 @cli.command()
@@ -102,6 +109,22 @@ def _source(ledger: Path | None, engine: str) -> LedgerSource:
     except LedgerError as error:
         raise Usage(str(error)) from error
     return source
+
+
+def _view(link: str | None, incident: str | None) -> View:
+    """What to open first."""
+    from console.core.places import Place
+    from console.core.view import View
+    from console.core.view_link import BadLink, from_link
+
+    if link is not None and incident is not None:
+        raise Usage("--view and --incident both say what to open; give one")
+    if incident is not None:
+        return View(place=Place.INCIDENT, incident=incident)
+    try:
+        return from_link(link) if link is not None else View(place=Place.INCIDENTS)
+    except BadLink as error:
+        raise Usage(f"--view {link}: {error}") from error
 
 
 def _print_plain(source: LedgerSource, incident_id: str | None) -> None:

@@ -6,17 +6,8 @@ Invariant: bindings, footers and help are made from this table; no screen names 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Place(StrEnum):
-    """Where an action works."""
-
-    INCIDENTS = "incidents"
-    INCIDENT = "incident"
-
-
-EVERYWHERE = (Place.INCIDENTS, Place.INCIDENT)
+from console.core.places import EVERYWHERE, Place
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from console.core.incidents import Incident, Reading
+from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
 from console.core.page_events import PageStory, page_story
+from console.core.places import Place
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from console.core.source import Failure
 from console.core.view import Cue, Mode, View
@@ -43,12 +45,16 @@ class Desk:
 
     def open_incident(self, incident: Incident, rid: str | None = None) -> Desk:
         """Look at an incident, its gravest response first."""
-        reading = incident.reading(rid) or incident.readings[0]
-        return replace(self, view=replace(self.view, incident=incident.id, rid=reading.rid, page=None)).on(Cue.OPEN)
+        readings = self.shown.readings(incident) if self.shown else ()
+        chosen = next((r for r in readings if r.rid == rid), readings[0] if readings else None)
+        view = replace(
+            self.view, place=Place.INCIDENT, incident=incident.id, rid=chosen.rid if chosen else None, page=None
+        )
+        return replace(self, view=view).on(Cue.OPEN)
 
     def leave_incident(self) -> Desk:
         """Back to the list."""
-        return replace(self, view=replace(self.view, rid=None, page=None)).on(Cue.LEAVE)
+        return replace(self, view=replace(self.view, place=Place.INCIDENTS, rid=None, page=None)).on(Cue.LEAVE)
 
     def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
         """Look at another response (its first page with it) or another page."""
@@ -63,14 +69,20 @@ class Desk:
 
     @property
     def reading(self) -> Reading | None:
-        """The response that is looked at."""
+        """The response that is looked at; None where the incident concerns none."""
+        readings = self.readings
+        return next((r for r in readings if r.rid == self.view.rid), readings[0] if readings else None)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The responses of the incident, gravest first."""
         incident = self.incident
-        return (incident.reading(self.view.rid) or incident.readings[0]) if incident else None
+        return self.shown.readings(incident) if self.shown and incident else ()
 
     def lineage(self) -> Lineage | None:
         """Pages and donors of that response."""
-        incident, reading = self.incident, self.reading
-        return lineage(self.shown, incident, reading) if self.shown and incident and reading else None
+        reading = self.reading
+        return lineage(self.shown, reading) if self.shown and reading else None
 
     def story(self, known: Lineage | None) -> PageStory | None:
         """Events of the selected page, or of the first page found."""

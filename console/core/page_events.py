@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from console.core.incidents import Reading
 from console.core.lives import Life, PoolLives
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from engine.ledger.tag import split_tag
 from forensics.responses import verdict_of

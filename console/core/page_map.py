@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from console.core.incidents import Incident, first_read_us
+from console.core.incidents import Incident
 from console.core.lives import Life
 from console.core.owners import OTHER
+from console.core.readings import first_read_us
 from console.core.snapshot import Snapshot
 from forensics.rows import Row, WorkerKey
 from forensics.verdict import Kind
@@ -99,15 +100,18 @@ def _landings(snapshot: Snapshot, key: WorkerKey) -> list[int]:
 
 
 def incident_area(snapshot: Snapshot, incident: Incident, margin_us: int = 120_000_000) -> Area | None:
-    """The incident's pool from `margin_us` before it was first seen to as much after, within what is recorded."""
-    epochs = [reading.epoch for reading in incident.readings if (incident.worker, reading.epoch) in snapshot.workers]
-    if not epochs or not incident.pool:
+    """The pool of its gravest response from `margin_us` before it was first seen to as much after, within the record."""
+    readings = (r for r in snapshot.readings(incident) if r.pool and (r.worker, r.epoch) in snapshot.workers)
+    gravest = next(readings, None)
+    if gravest is None:
         return None
-    whole = whole_area(snapshot, (incident.worker, epochs[0]), incident.pool)
+    whole = whole_area(snapshot, (gravest.worker, gravest.epoch), gravest.pool)
     if incident.first_seen_us is None or incident.last_seen_us is None:
         return whole
     start = max(whole.start_us, incident.first_seen_us - margin_us)
-    end = min(whole.end_us, incident.last_seen_us + margin_us)
+    # An incident's times are when its responses began; what was read was read later.
+    last = max([incident.last_seen_us, *(r.seen_us for r in snapshot.readings(incident) if r.seen_us is not None)])
+    end = min(whole.end_us, last + margin_us)
     return whole if start >= end else Area(whole.key, whole.pool, start, end, whole.first_page, whole.last_page)
 
 
@@ -192,7 +196,7 @@ def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
 def _reads(snapshot: Snapshot, area: Area) -> list[Marker]:
     found = []
     for incident in snapshot.incidents:
-        for reading in incident.readings:
+        for reading in snapshot.readings(incident):
             if (reading.worker, reading.epoch, reading.pool) != (*area.key, area.pool):
                 continue
             for finding in reading.findings:

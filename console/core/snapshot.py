@@ -11,9 +11,12 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from console.core.incidents import Incident, Judged, group_incidents, still_judging
+from console.core.incidents import QUERY, Incident, incidents_of, with_names
+from console.core.judging import Judging
+from console.core.library_rows import Library
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
+from console.core.readings import Reading, readings_of
 from engine.ledger.reader import Ledger, Problem
 from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
@@ -64,35 +67,58 @@ class Snapshot:
     @cached_property
     def requests(self) -> dict[tuple[str, int, int], Row]:
         """The `receive` row of every request, by (worker, epoch, req)."""
-        return {
-            (*key, row["req"]): row
-            for key, rows in self.workers.items()
-            for row in rows.requests
-            if row["op"] == "receive"
-        }
+        rows = self.ledger.tables["requests"]
+        received = rows_of(rows.filter(pc.equal(rows["op"], "receive")))
+        return {(row["worker"], row["epoch"], row["req"]): row for row in received}
 
     @cached_property
-    def judged(self) -> Judged:
-        """Responses and findings as rows, as the grouping wants them."""
-        alive = frozenset((w.worker, w.epoch) for w in self.ledger.writers if w.state == "open")
-        return Judged(rows_of(self.reads.responses), rows_of(self.reads.findings), self.workers, alive, self.taken_us)
+    def judged(self) -> Judging:
+        """Which responses are judged, and which wait for rows that are on their way."""
+        return Judging(self.ledger, self.reads, self.taken_us)
+
+    @cached_property
+    def library(self) -> Library:
+        """The forensics library over this reading; what waits is not judged."""
+        return Library(self.ledger, lambda: self.judged.settled)
+
+    @cached_property
+    def incident_rows(self) -> pa.Table:
+        """The library's incidents, gravest first, with the names behind their counts."""
+        return with_names(self.library.rows(QUERY), self.judged.settled.findings)
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
-        """The incidents, gravest and newest first."""
-        return group_incidents(self.judged)
+        """The incidents, gravest first."""
+        return incidents_of(self.incident_rows, self.writing)
+
+    def status_of(self, rid: str) -> str:
+        """How a response ended; nothing where it is not known."""
+        return self._statuses.get(rid, "")
+
+    @cached_property
+    def _statuses(self) -> dict[str, str]:
+        responses = self.reads.responses
+        return dict(zip(responses["rid"].to_pylist(), responses["status"].to_pylist(), strict=True))
 
     @cached_property
     def judging(self) -> int:
         """Responses that still run, or whose last rows are still on the way: not judged yet."""
-        return still_judging(self.judged)
+        return len(self.judged.waiting)
 
     @cached_property
     def counts(self) -> dict[Verdict, int]:
         """Responses by verdict; those not judged yet are left out of `unknown`."""
-        counts = dict(self.reads.counts)
-        counts[Verdict.UNKNOWN] -= self.judging
-        return counts
+        return self.judged.settled.counts
+
+    @cached_property
+    def _readings(self) -> dict[str, tuple[Reading, ...]]:
+        return {}
+
+    def readings(self, incident: Incident) -> tuple[Reading, ...]:
+        """What an incident says of each of its responses, gravest first; none where it concerns no response."""
+        if incident.id not in self._readings:
+            self._readings[incident.id] = readings_of(incident, self.judged.settled, self.workers)
+        return self._readings[incident.id]
 
     @cached_property
     def owners(self) -> Owners:

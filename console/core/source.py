@@ -20,7 +20,7 @@ from forensics.foreign_reads import EnginesDisagree, foreign_reads
 
 AUTO = "auto"
 REDATE_US = 5_000_000
-"""How often a snapshot of unchanged files is judged anew by the clock (what is on the way, what still grows)."""
+"""How often a snapshot of unchanged files is judged anew by the clock (what is on the way)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class LedgerSource:
             live = any(writer.state == "open" for writer in ledger.writers)
             engine = ("replay" if live else "both") if self.engine == AUTO else self.engine
             reads = foreign_reads(ledger, engine=engine)
-            self._last = Snapshot(ledger, reads, at, self._seen)
+            snapshot = Snapshot(ledger, reads, at, self._seen)
+            _ = snapshot.incidents  # asked of the library here, so that what fails there is a failure of the reading
+            self._last = snapshot
         except LedgerError as error:
             self._last = Failure(
                 str(error), "check --ledger; this view goes on by itself when the ledger can be read", at
@@ -83,7 +85,7 @@ class LedgerSource:
         last, now = self._last, self.now_us()
         if not isinstance(last, Snapshot) or now - last.taken_us < REDATE_US:
             return None
-        if not last.judging and not any(incident.growing for incident in last.incidents):
+        if not last.judging:
             return None
         self._last = replace(last, taken_us=now)
         return self._last

@@ -6,6 +6,7 @@ Invariant: the desk changes here only; reading happens in one worker thread at a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import App
@@ -13,10 +14,11 @@ from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
 from console.core.desk import Desk
-from console.core.incident_words import open_command
+from console.core.places import Place
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
-from console.core.view import Cue, Mode
+from console.core.view import Cue, Mode, View
+from console.core.view_link import to_command
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
 from console.tui.incidents_screen import IncidentsScreen
@@ -35,11 +37,12 @@ class ConsoleApp(App[None]):
     TITLE = "kvwitness"
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, source: LedgerSource, incident: str | None = None) -> None:
+    def __init__(self, source: LedgerSource, view: View | None = None) -> None:
         super().__init__()
-        self.source, self.desk = source, Desk()
+        view = view or View(place=Place.INCIDENTS)
+        self.source, self.desk = source, Desk(replace(view, place=Place.INCIDENTS, incident=None))
         self.ledger_name = source.path.resolve().name
-        self._wanted = incident
+        self._wanted = view.incident if view.place is Place.INCIDENT else None
         self._rest_until = 0.0
 
     def on_mount(self) -> None:
@@ -124,7 +127,7 @@ class ConsoleApp(App[None]):
 
     def do_copy(self) -> None:
         """Copy the command that opens this view."""
-        command = open_command(self.source.path, self.desk.view.incident)
+        command = to_command(self.desk.view, self.source.path)
         self.copy_to_clipboard(command)
         self.notify(command, title="Copied", markup=False)
 

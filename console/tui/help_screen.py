@@ -11,8 +11,9 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from console.core.actions import Place, actions_of
+from console.core.actions import actions_of
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, LinkStyle
+from console.core.places import Place
 from console.tui.palette import Palette
 
 MEANINGS = {

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from rich.text import Text
 
 from console.core.incident_words import facts, reading_words
-from console.core.incidents import Incident, Reading
+from console.core.incidents import Incident
 from console.core.printable import printable, shorten
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from console.core.times import clock, duration
 from console.tui.columns import Column, fit, heading, row_text
@@ -39,8 +40,8 @@ def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[
 
     return [
         Column("SEV", 3, lambda i: severity_text(i.severity, palette)),
-        Column("ID", 8, lambda i: i.id),
-        Column("MECHANISM", 19, lambda i: i.title, flexible=width < 100),
+        Column("ID", 10, lambda i: i.id),
+        Column("CAUSE", 19, lambda i: i.title, flexible=width < 100),
         Column("FIRST SEEN", 10, lambda i: clock(i.first_seen_us), 2),
         Column("LASTED", 8, lambda i: duration(i.lasted_us or None), 5, right=True),
         Column("✗", 4, count(Verdict.CONTAMINATED), 0, right=True),
@@ -49,9 +50,8 @@ def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[
         Column("~", 3, count(Verdict.EXPOSED), 1, right=True),
         Column("TENANTS", 7, lambda i: _tenants(snapshot, i), 3),
         Column("STATE", 7, lambda i: "grows" if i.growing else "quiet", 4),
-        Column("WORKER", 14, lambda i: printable(i.worker or None), 7),
-        Column("POOL", 6, lambda i: printable(i.pool or None), 9),
-        Column("GROWING", 26, lambda i: f"+{i.recent} in 60 s" if i.growing else "", 10, flexible=width >= 100),
+        Column("DETECTORS", 9, lambda i: " ".join(i.detectors), 7),
+        Column("WORKERS", 26, lambda i: printable(", ".join(i.workers) or None), 9, flexible=width >= 100),
     ]
 
 
@@ -81,6 +81,7 @@ def _wrapped(words: str, width: int) -> list[str]:
 
 def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Column titles and one line per response of an incident, keyed by rid."""
+    readings = snapshot.readings(incident)
     columns: list[Column[Reading]] = [
         Column(
             "RESPONSE", 14, lambda r: Text.assemble(verdict_text(r.verdict, palette, shorten(printable(r.rid), 40)))
@@ -95,9 +96,9 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
         columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
         columns.pop()
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(r.key, row_text(fitted, r)) for r in incident.readings[:200]]
-    if len(incident.readings) > 200:
-        lines.append(Line(None, Text(f"… 200 of {len(incident.readings):,} shown; forensics query has all", end="")))
+    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:200]]
+    if len(readings) > 200:
+        lines.append(Line(None, Text(f"… 200 of {len(readings):,} shown; forensics query has all", end="")))
     return _titles(heading(fitted), width, palette), lines
 
 

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from console.core.actions import Place
+from console.core.places import Place
 from console.core.printable import printable
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
 from console.tui.line_list import LineList
@@ -89,7 +89,7 @@ class IncidentsScreen(DeskScreen):
         self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
         self.query_one("#facts", Static).update(fact_lines(shown, incident, left, palette))
         if wide:
-            n = len(incident.readings)
+            n = len(desk.readings)
             title = f"RESPONSES OF {incident.id}"
             self.query_one("#readings-rule", Static).update(rule(title, width - left, palette, f"{n} of {n}"))
             titles, lines = reading_table(shown, incident, width - left, palette)
@@ -109,6 +109,6 @@ class IncidentsScreen(DeskScreen):
     @on(LineList.Opened, "#readings")
     def _open_reading(self, event: LineList.Opened) -> None:
         incident = self.console_app.desk.incident
-        reading = next((r for r in incident.readings if r.key == event.key), None) if incident else None
+        reading = next((r for r in self.console_app.desk.readings if r.key == event.key), None)
         if incident is not None and reading is not None:
             self.console_app.open_incident(incident.id, reading.rid)

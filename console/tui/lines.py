@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from console.core.actions import Place, hints_of
+from console.core.actions import hints_of
 from console.core.desk import Desk
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
+from console.core.places import Place
 from console.core.printable import counted, printable, shorten
 from console.core.snapshot import Snapshot
 from console.core.times import age, clock

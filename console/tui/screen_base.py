@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from console.core.actions import Place, actions_of
+from console.core.actions import actions_of
+from console.core.places import Place
 from console.tui.line_list import LineList
 from console.tui.lines import footer, header
 from console.tui.palette import Palette

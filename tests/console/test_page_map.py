@@ -95,7 +95,7 @@ def test_marks_stand_in_the_life_that_was_hurt(finished):
 
 
 def test_zooming_keeps_every_mark_inside_and_leaves_out_the_others(finished):
-    incident = next(i for i in finished.incidents if i.mechanism == "M1")
+    incident = next(i for i in finished.incidents if i.cause == "M1")
     area = incident_area(finished, incident, margin_us=10_000)
     drawn = page_map(finished, Area(area.key, "kv", area.start_us, area.end_us, 5, 8), rows=2, cols=10)
     assert drawn.cells.shape == (2, 10)

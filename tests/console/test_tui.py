@@ -14,6 +14,8 @@ from console.core.actions import Place, actions_of
 from console.core.source import LedgerSource
 from console.core.view import Mode
 from console.tui.app import ConsoleApp
+from console.core.places import Place
+from console.core.view import View
 from console.tui.incident_screen import IncidentScreen
 from console.tui.line_list import LineList
 
@@ -36,7 +38,8 @@ async def opened(pilot, app: ConsoleApp) -> None:
 
 
 def app_of(path: Path, now_us: int = NOW_US, incident: str | None = None) -> ConsoleApp:
-    return ConsoleApp(LedgerSource(path, now_us=lambda: now_us, engine="replay"), incident)
+    view = View(place=Place.INCIDENT, incident=incident) if incident else None
+    return ConsoleApp(LedgerSource(path, now_us=lambda: now_us, engine="replay"), view)
 
 
 def test_the_private_attribute_that_text_snapshots_need_exists():
@@ -73,7 +76,7 @@ async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
         else:
             await opened(pilot, app)
         if state in ("incident_m1", "incident_m3", "events"):
-            await pilot.press(*(["down"] if state == "incident_m1" else []), "enter")
+            await pilot.press(*(["down"] if state in ("incident_m3", "events") else []), "enter")
             await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
         if state == "events":
             await pilot.press("enter", "up", "up")
@@ -239,7 +242,7 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         (incident,) = app.desk.shown.incidents
-        newer = replace(incident, id="I-ffff", mechanism="M3", last_seen_us=scene.now + 9)
+        newer = replace(incident, id="I-ffff", cause="M3", last_seen_us=scene.now + 9)
         app.desk.shown.__dict__["incidents"] = (newer, incident)
         app.redraw()
         await pilot.pause()

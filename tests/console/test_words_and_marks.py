@@ -76,7 +76,9 @@ def test_times_are_utc_and_say_so():
 def test_every_class_has_words():
     assert all(f"M{i}" in MECHANISMS for i in range(1, 15))
     assert title("M3") == "M3 late write"
-    assert title("undecided") == "undecided"
+    assert title("record lost") == "record lost"
+    assert title("P0") == "P0 shared cache"
+    assert title("detector D8") == "detector D8"
     assert mechanism("M99").code == "M99"
 
 
