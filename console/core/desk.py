@@ -12,6 +12,7 @@ from console.core.lineage import Lineage, lineage
 from console.core.page_events import PageStory, page_story
 from console.core.places import Place
 from console.core.readings import Reading
+from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.source import Failure
 from console.core.view import Cue, Mode, View
@@ -19,11 +20,12 @@ from console.core.view import Cue, Mode, View
 
 @dataclass(frozen=True)
 class Desk:
-    """What is shown, what has come in since, and what went wrong last."""
+    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last."""
 
     view: View = field(default_factory=View)
     shown: Snapshot | None = None
     newer: Snapshot | None = None
+    remembered: Rollup | None = None
     failure: Failure | None = None
 
     def offer(self, reading: Snapshot | Failure) -> Desk:
@@ -63,9 +65,23 @@ class Desk:
         return replace(self, view=replace(self.view, page=page))
 
     @property
+    def rollup(self) -> Rollup | None:
+        """What the first screens draw from: of what is shown, or until there is anything, what is remembered."""
+        return self.shown.rollup if self.shown else self.remembered
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the picture is of an earlier opening: it has to say so, and how old it is."""
+        return self.shown is None and self.remembered is not None
+
+    def incident_of(self, incident_id: str | None) -> Incident | None:
+        """An incident by its id."""
+        return self.rollup.incident(incident_id) if self.rollup else None
+
+    @property
     def incident(self) -> Incident | None:
         """The incident that is open or selected."""
-        return self.shown.incident(self.view.incident) if self.shown else None
+        return self.incident_of(self.view.incident)
 
     @property
     def reading(self) -> Reading | None:

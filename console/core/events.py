@@ -115,7 +115,13 @@ class Events:
             kept.insert(0, more)
             found += len(more)
         hidden = stop - at - found
-        return EventPage(_joined(kept), hidden, self._at(at) if at > low else None, self._at(stop) if stop < high else None, high - low)
+        return EventPage(
+            _joined(kept),
+            hidden,
+            self._at(at) if at > low else None,
+            self._at(stop) if stop < high else None,
+            high - low,
+        )
 
     def after(self, key: EventKey | None, wanted: Filter, span: Span, now_us: int, n: int = PAGE) -> EventPage:
         """The first `n` events from `key` on (None = from the beginning of the range). Raises FilterError."""
@@ -131,7 +137,13 @@ class Events:
             kept.append(more)
             found += len(more)
         hidden = at - start - found
-        return EventPage(_joined(kept), hidden, self._at(start) if start > low else None, self._at(at) if at < high else None, high - low)
+        return EventPage(
+            _joined(kept),
+            hidden,
+            self._at(start) if start > low else None,
+            self._at(at) if at < high else None,
+            high - low,
+        )
 
     def _bounds(self, span: Span) -> tuple[int, int]:
         times = self._placed[0]
@@ -172,7 +184,11 @@ class Events:
         }  # fmt: skip
         return pa.table(
             {
-                f.name: values[f.name] if f.name in values else rows[f.name] if f.name in names else _nulls(rows, f.type)
+                f.name: values[f.name]
+                if f.name in values
+                else rows[f.name]
+                if f.name in names
+                else _nulls(rows, f.type)
                 for f in COLUMNS
             },
             COLUMNS,
@@ -187,7 +203,9 @@ class Events:
         return keys[order], rows["rid"].take(pa.array(order)), rows["tenant"].take(pa.array(order))
 
     def _request_keys(self, rows: pa.Table) -> Ints:
-        return self._codes(rows["worker"]) << 50 | _numbers(rows["epoch"]) << 38 | _numbers(pc.fill_null(rows["req"], 0))
+        return (
+            self._codes(rows["worker"]) << 50 | _numbers(rows["epoch"]) << 38 | _numbers(pc.fill_null(rows["req"], 0))
+        )
 
     def _names(self, rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         known, rids, tenants = self._received

@@ -13,7 +13,7 @@ from console.core.incidents import Incident
 from console.core.mechanisms import mechanism
 from console.core.printable import counted, printable
 from console.core.readings import Reading
-from console.core.snapshot import Snapshot
+from console.core.rollup import Rollup
 from console.core.times import clock, duration, moment
 from forensics.verdict import Verdict
 
@@ -26,17 +26,17 @@ class Fact:
     words: str
 
 
-def facts(snapshot: Snapshot, incident: Incident) -> tuple[Fact, ...]:
+def facts(known: Rollup, incident: Incident) -> tuple[Fact, ...]:
     """What is known of an incident, most important first."""
     return (
         Fact("verdict", verdict_words(incident)),
         Fact("cause", f"{incident.title}: {mechanism(incident.cause).story}"),
         Fact("detectors", detector_words(incident)),
         Fact("where", ", ".join(printable(worker) for worker in incident.workers) or "not known"),
-        Fact("tenants", tenant_words(snapshot, incident)),
+        Fact("tenants", tenant_words(known, incident)),
         Fact("seen", seen_words(incident)),
-        Fact("growing", growing_words(snapshot, incident)),
-        Fact("next", next_words(snapshot.ledger.path, incident)),
+        Fact("growing", growing_words(known, incident)),
+        Fact("next", next_words(known.path, incident)),
     )
 
 
@@ -58,11 +58,11 @@ def detector_words(incident: Incident) -> str:
     return f"{', '.join(incident.detectors)}: {counted(incident.detections, 'detection')}"
 
 
-def tenant_words(snapshot: Snapshot, incident: Incident) -> str:
+def tenant_words(known: Rollup, incident: Incident) -> str:
     """`a t-acme → b t-brio`: whose content, in whose responses."""
 
     def named(tenants: tuple[str, ...]) -> str:
-        return " ".join(f"{snapshot.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
+        return " ".join(f"{known.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
 
     return f"{named(incident.donor_tenants)} → {named(incident.reader_tenants)}"
 
@@ -75,9 +75,9 @@ def seen_words(incident: Incident) -> str:
     return f"first {moment(incident.first_seen_us)}" + (f", last {duration(lasted)} later" if lasted else "")
 
 
-def growing_words(snapshot: Snapshot, incident: Incident) -> str:
+def growing_words(known: Rollup, incident: Incident) -> str:
     """Whether it goes on."""
-    if not snapshot.writing:
+    if not known.writing:
         return "no: all writers of this ledger have ended"
     return "yes: the last of it is less than 10 minutes old" if incident.growing else "not in the last 10 minutes"
 

@@ -5,8 +5,7 @@ Invariant: the console judges, groups and counts nothing that the library judges
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from zoneinfo import ZoneInfo
@@ -16,25 +15,26 @@ import pyarrow as pa
 from engine.ledger.reader import Ledger
 from forensics.catalogue import Query, load_queries
 from forensics.foreign_reads import ForeignReads
-from forensics.library import Limits, run_query
+from forensics.library import Limits, asking
 from forensics.parameters import bound
 
 # One core is left to the screens.
 _LIMITS = Limits(threads=1, timeout_s=120.0)
 
 
-@dataclass(frozen=True)
-class Library:
-    """One ledger and its verdicts, and what may be asked of them."""
-
-    ledger: Ledger
-    judge: Callable[[], ForeignReads]
-
-    def rows(self, name: str, **given: str) -> pa.Table:
-        """The rows of a query. Parameters as a person writes them, and never relative to now. Raises QueryStopped."""
-        query = query_named(name)
-        values = bound(query, given, ZoneInfo("UTC"), datetime.fromtimestamp(0, UTC))
-        return run_query(query, self.ledger, values, self.judge, _LIMITS)
+def library_rows(
+    ledger: Ledger, reads: ForeignReads, names: Iterable[str], given: Mapping[str, str] | None = None
+) -> dict[str, pa.Table]:
+    """The rows of queries by name. `given`: parameters as a person writes them, never relative to now, for the queries
+    that have them. Raises QueryStopped.
+    """
+    found = {}
+    with asking(ledger, lambda: reads, _LIMITS) as ask:
+        for name in names:
+            query = query_named(name)
+            mine = {key: value for key, value in (given or {}).items() if key in query.parameters}
+            found[name] = ask(query, bound(query, mine, ZoneInfo("UTC"), datetime.fromtimestamp(0, UTC)))
+    return found
 
 
 def query_named(name: str) -> Query:

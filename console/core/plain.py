@@ -32,14 +32,14 @@ def incident_list(snapshot: Snapshot) -> Iterator[str]:
     for incident in snapshot.incidents:
         yield ""
         yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-        for fact in facts(snapshot, incident):
+        for fact in facts(snapshot.rollup, incident):
             yield f"{fact.label}: {fact.words}"
 
 
 def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
     """The Incident screen, every response of it."""
     yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-    for fact in facts(snapshot, incident):
+    for fact in facts(snapshot.rollup, incident):
         yield f"{fact.label}: {fact.words}"
     for reading in snapshot.readings(incident):
         known = lineage(snapshot, reading)

@@ -11,17 +11,23 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from console.core.bins import bin_seconds
 from console.core.incidents import QUERY, Incident, incidents_of, with_names
 from console.core.judging import Judging
-from console.core.library_rows import Library
+from console.core.library_rows import library_rows
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
 from console.core.readings import Reading, readings_of
+from console.core.rollup import Rollup, rollup_of
 from engine.ledger.reader import Ledger, Problem
 from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
+
+
+QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
+"""What is asked of the library at every reading, all at once."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,11 @@ class Snapshot:
     reads: ForeignReads
     taken_us: int
     fingerprint: str
+
+    @cached_property
+    def rollup(self) -> Rollup:
+        """What the first screens show of it. Raises QueryStopped."""
+        return rollup_of(self)
 
     @property
     def name(self) -> str:
@@ -53,6 +64,12 @@ class Snapshot:
         """Time of the last row of any table."""
         times = [pc.max(table["t"].cast(pa.int64())).as_py() for table in self.ledger.tables.values() if table.num_rows]
         return max((t for t in times if t is not None), default=None)
+
+    @cached_property
+    def first_us(self) -> int | None:
+        """Time of the first row of any table."""
+        times = [pc.min(table["t"].cast(pa.int64())).as_py() for table in self.ledger.tables.values() if table.num_rows]
+        return min((t for t in times if t is not None), default=None)
 
     @cached_property
     def workers(self) -> dict[WorkerKey, WorkerRows]:
@@ -77,14 +94,19 @@ class Snapshot:
         return Judging(self.ledger, self.reads, self.taken_us)
 
     @cached_property
-    def library(self) -> Library:
-        """The forensics library over this reading; what waits is not judged."""
-        return Library(self.ledger, lambda: self.judged.settled)
+    def bin_s(self) -> int:
+        """Length of the stretches of time in which figures count."""
+        return bin_seconds(self.first_us or 0, self.data_us or 0)
+
+    @cached_property
+    def library(self) -> dict[str, pa.Table]:
+        """Rows of the library's `QUERIES` by name; what waits is not judged. Raises QueryStopped."""
+        return library_rows(self.ledger, self.judged.settled, QUERIES, {"bucket": f"{self.bin_s}s"})
 
     @cached_property
     def incident_rows(self) -> pa.Table:
         """The library's incidents, gravest first, with the names behind their counts."""
-        return with_names(self.library.rows(QUERY), self.judged.settled.findings)
+        return with_names(self.library[QUERY], self.judged.settled.findings)
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
@@ -123,11 +145,16 @@ class Snapshot:
     @cached_property
     def owners(self) -> Owners:
         """Tenants with their letters."""
-        receives = sorted(self.requests.values(), key=lambda row: (row["t"], row["worker"], row["seq"]))
         involved = {
             tenant for incident in self.incidents for tenant in (*incident.donor_tenants, *incident.reader_tenants)
         }
-        return name_owners((row["tenant"] for row in receives if row["tenant"]), frozenset(involved))
+        return name_owners(self.tenants, frozenset(involved))
+
+    @cached_property
+    def tenants(self) -> tuple[str, ...]:
+        """Tenants in the order in which they first appeared."""
+        receives = sorted(self.requests.values(), key=lambda row: (row["t"], row["worker"], row["seq"]))
+        return tuple(dict.fromkeys(row["tenant"] for row in receives if row["tenant"]))
 
     @cached_property
     def pools(self) -> tuple[tuple[WorkerKey, str], ...]:

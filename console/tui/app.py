@@ -50,6 +50,7 @@ class ConsoleApp(App[None]):
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name
+        self.desk = replace(self.desk, remembered=self.source.remembered())
         self.push_screen(IncidentsScreen())
         self.look()
         self.set_interval(POLL_SECONDS, self.look)
@@ -66,7 +67,11 @@ class ConsoleApp(App[None]):
         started = time.monotonic()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = reading.incidents, reading.owners, reading.order  # computed here rather than while drawing
+            _ = (
+                reading.rollup.incidents,
+                reading.rollup.owners,
+                reading.order,
+            )  # computed here rather than while drawing
             took = time.monotonic() - started
             self._rest_until = time.monotonic() + REST_FACTOR * took
         return reading
@@ -81,7 +86,7 @@ class ConsoleApp(App[None]):
         self.desk = self.desk.offer(reading)
         if self._wanted is not None and self.desk.shown is not None:
             wanted, self._wanted = self._wanted, None
-            if self.desk.shown.incident(wanted) is None:
+            if self.desk.incident_of(wanted) is None:
                 self.notify(
                     f"{wanted} is no incident of this ledger; these are", title="No such incident", markup=False
                 )
@@ -96,13 +101,13 @@ class ConsoleApp(App[None]):
 
     def redraw_header(self) -> None:
         """Ages in the header move on although nothing else does."""
-        if self.desk.view.paused or self.desk.failure is not None:
+        if self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None:
             self.redraw()
 
     def open_incident(self, incident_id: str, rid: str | None = None) -> None:
         """Open the Incident screen."""
-        incident = self.desk.shown.incident(incident_id) if self.desk.shown else None
-        if incident is None:
+        incident = self.desk.incident_of(incident_id)
+        if incident is None or self.desk.shown is None:
             return
         self.desk = self.desk.open_incident(incident, rid)
         if not isinstance(self.screen, IncidentScreen):

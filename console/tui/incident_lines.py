@@ -11,6 +11,7 @@ from console.core.incident_words import facts, reading_words
 from console.core.incidents import Incident
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
+from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.times import clock, duration
 from console.tui.columns import Column, fit, heading, row_text
@@ -23,14 +24,14 @@ CURSOR_WIDTH = 2
 LABEL_WIDTH = 11
 
 
-def incident_table(snapshot: Snapshot, width: int, palette: Palette) -> tuple[Text, list[Line]]:
+def incident_table(known: Rollup, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Column titles and one line per incident, keyed by its id."""
-    fitted = fit(_incident_columns(snapshot, palette, width), width - CURSOR_WIDTH - 1)
-    lines = [Line(incident.id, row_text(fitted, incident)) for incident in snapshot.incidents]
+    fitted = fit(_incident_columns(known, palette, width), width - CURSOR_WIDTH - 1)
+    lines = [Line(incident.id, row_text(fitted, incident)) for incident in known.incidents]
     return _titles(heading(fitted), width, palette), lines
 
 
-def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[Column[Incident]]:
+def _incident_columns(known: Rollup, palette: Palette, width: int) -> list[Column[Incident]]:
     def count(verdict: Verdict) -> Callable[[Incident], Text]:
         def cell(incident: Incident) -> Text:
             n = incident.counts[verdict]
@@ -48,24 +49,24 @@ def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[
         Column("?", 3, count(Verdict.UNKNOWN), 1, right=True),
         Column("≠", 3, count(Verdict.CORRUPT), 6, right=True),
         Column("~", 3, count(Verdict.EXPOSED), 1, right=True),
-        Column("TENANTS", 7, lambda i: _tenants(snapshot, i), 3),
+        Column("TENANTS", 7, lambda i: _tenants(known, i), 3),
         Column("STATE", 7, lambda i: "grows" if i.growing else "quiet", 4),
         Column("DETECTORS", 9, lambda i: " ".join(i.detectors), 7),
         Column("WORKERS", 26, lambda i: printable(", ".join(i.workers) or None), 9, flexible=width >= 100),
     ]
 
 
-def _tenants(snapshot: Snapshot, incident: Incident) -> str:
+def _tenants(known: Rollup, incident: Incident) -> str:
     def letters(tenants: tuple[str, ...]) -> str:
-        return "".join(sorted({snapshot.owners.of(t).letter for t in tenants})) or "?"
+        return "".join(sorted({known.owners.of(t).letter for t in tenants})) or "?"
 
     return f"{letters(incident.donor_tenants)}→{letters(incident.reader_tenants)}"
 
 
-def fact_lines(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> Text:
+def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette) -> Text:
     """The facts of an incident, wrapped to `width`."""
     block = Text(end="")
-    for fact in facts(snapshot, incident):
+    for fact in facts(known, incident):
         words = _wrapped(fact.words, width - LABEL_WIDTH - 2)
         for i, part in enumerate(words):
             block.append(f" {fact.label if not i else '':<{LABEL_WIDTH}}", style=palette.quiet)

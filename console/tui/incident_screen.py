@@ -175,7 +175,7 @@ class IncidentScreen(DeskScreen):
         self.query_one("#responses-titles", Static).update(titles)
         self.query_one("#responses", LineList).show(lines, reading.key)
         self.query_one("#summary-rule", Static).update(rule(incident.id, inner, palette))
-        self.query_one("#summary", Static).update(fact_lines(shown, incident, inner, palette))
+        self.query_one("#summary", Static).update(fact_lines(shown.rollup, incident, inner, palette))
 
     def _draw_map(self, width: int) -> None:
         desk, palette = self.console_app.desk, self.palette

@@ -45,7 +45,7 @@ class IncidentsScreen(DeskScreen):
     def crumbs(self) -> Text:
         """Incidents, and how whole the record is."""
         width = self.app.size.width
-        shown = self.console_app.desk.shown
+        shown = self.console_app.desk.rollup
         line = Text(" Incidents", end="", style=self.palette.strong)
         if shown is not None:
             words = shown.record_words
@@ -56,7 +56,7 @@ class IncidentsScreen(DeskScreen):
     def draw_body(self, width: int) -> None:
         """The list, or why there is none."""
         desk, palette = self.console_app.desk, self.palette
-        shown = desk.shown
+        shown = desk.rollup
         told = notice(desk, self.console_app.source.path)
         self.set_class(told is not None, "-notice")
         counts = self.query_one("#counts", Static)
@@ -81,14 +81,14 @@ class IncidentsScreen(DeskScreen):
 
     def _draw_facts(self, width: int) -> None:
         desk, palette = self.console_app.desk, self.palette
-        shown, incident = desk.shown, desk.incident
-        if shown is None or incident is None:
+        known, shown, incident = desk.rollup, desk.shown, desk.incident
+        if known is None or incident is None:
             return
         wide = width >= 140
         left = width * 2 // 5 if wide else width
         self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
-        self.query_one("#facts", Static).update(fact_lines(shown, incident, left, palette))
-        if wide:
+        self.query_one("#facts", Static).update(fact_lines(known, incident, left, palette))
+        if wide and shown is not None:
             n = len(desk.readings)
             title = f"RESPONSES OF {incident.id}"
             self.query_one("#readings-rule", Static).update(rule(title, width - left, palette, f"{n} of {n}"))

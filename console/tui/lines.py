@@ -13,7 +13,7 @@ from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
 from console.core.places import Place
 from console.core.printable import counted, printable, shorten
-from console.core.snapshot import Snapshot
+from console.core.rollup import Rollup
 from console.core.times import age, clock
 from console.core.view import Mode
 from console.tui.palette import Palette
@@ -25,11 +25,11 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
     line.append("  ")
-    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused else "bold")
-    if desk.shown is not None:
-        line.append(f"  {clock(desk.shown.data_us)}  ")
+    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused or desk.is_remembered else "bold")
+    if desk.rollup is not None:
+        line.append(f"  {clock(desk.rollup.data_us)}  ")
         for severity, mark in SEVERITY_MARKS.items():
-            n = sum(i.severity is severity for i in desk.shown.incidents)
+            n = sum(i.severity is severity for i in desk.rollup.incidents)
             line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
     line.append("  RO")
     return cut(line, width)
@@ -37,6 +37,8 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
 
 def mode_words(desk: Desk, now_us: int) -> str:
     """LIVE, PAUSED, FINISHED, in words, with the age where the view stands still."""
+    if desk.remembered is not None and desk.is_remembered:
+        return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
     old = age(now_us - desk.shown.taken_us)
@@ -47,15 +49,15 @@ def mode_words(desk: Desk, now_us: int) -> str:
     return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 
-def counts_line(snapshot: Snapshot, width: int, palette: Palette) -> Text:
+def counts_line(known: Rollup, width: int, palette: Palette) -> Text:
     """Responses by verdict, what is not judged yet, and how whole the record is."""
-    line = Text(f" {counted(snapshot.reads.responses.num_rows, 'response')} ", end="", no_wrap=True)
+    line = Text(f" {counted(known.responses, 'response')} ", end="", no_wrap=True)
     for verdict in Verdict:
-        n, mark = snapshot.counts[verdict], VERDICT_MARKS[verdict]
+        n, mark = known.counts[verdict], VERDICT_MARKS[verdict]
         word = f" {mark.word}" if n or width >= 100 else ""
         line.append(f" {mark.glyph} {n}{word} ", style=palette.verdict(verdict, bold=True) if n else palette.quiet)
-    if snapshot.judging:
-        line.append(f" {snapshot.judging} still running", style=palette.quiet)
+    if known.judging:
+        line.append(f" {known.judging} still running", style=palette.quiet)
     return cut(line, width)
 
 

@@ -22,7 +22,7 @@ class Feed:
     """Holds the desk of the web console; `version` counts what it has shown."""
 
     def __init__(self, source: LedgerSource) -> None:
-        self.source, self.desk, self.version = source, Desk(), 0
+        self.source, self.desk, self.version = source, Desk(remembered=source.remembered()), 0
         self.subscribers = 0
         self.closing = False
         self._changed = asyncio.Condition()
@@ -44,7 +44,11 @@ class Feed:
     def _read(self) -> Snapshot | Failure | None:
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = reading.incidents, reading.owners, reading.order  # computed here rather than in the event loop
+            _ = (
+                reading.rollup.incidents,
+                reading.rollup.owners,
+                reading.order,
+            )  # computed here rather than in the event loop
         return reading
 
     async def _show(self, reading: Snapshot | Failure) -> None:

@@ -243,7 +243,7 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
         await opened(pilot, app)
         (incident,) = app.desk.shown.incidents
         newer = replace(incident, id="I-ffff", cause="M3", last_seen_us=scene.now + 9)
-        app.desk.shown.__dict__["incidents"] = (newer, incident)
+        app.desk.rollup.__dict__["incidents"] = (newer, incident)
         app.redraw()
         await pilot.pause()
         assert app.screen.query_one("#incidents", LineList).cursor_key == incident.id
