@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from forensics.rows import rows_of
 
 WORDS: dict[str, str] = {
-    "D1": "pool gate", "D2": "transfer count", "D3": "checksum", "D4": "page tag", "D5": "kv canary", "D6": "prompt canary", "D7": "too fast",
+    "D1": "pool gate", "D2": "transfer count", "D3": "checksum", "D4": "page tag", "D5": "kv canary", "D6": "prompt canary",
+    "D7": "too fast",
     "D8": "free audit", "D9": "held share", "K": "cache key", "U": "identity", "G": "geometry", "O": "order",
 }  # fmt: skip
 IN_RECORD = frozenset({"D1", "D2", "D3", "D7", "D8", "D9", "K", "U", "G", "O"})

@@ -82,10 +82,12 @@ def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
         times = series.get(row["bucket_tokens"], [])
         lengths.append(
             Length(
-                bucket_tokens=row["bucket_tokens"], requests=row["requests"], floor_ms=row["floor_ms"], baseline_p5_ms=row["baseline_p5_ms"],
+                bucket_tokens=row["bucket_tokens"], requests=row["requests"],
+                floor_ms=row["floor_ms"], baseline_p5_ms=row["baseline_p5_ms"],
                 p5_ms=row["p5_ms"], p50_ms=row["p50_ms"], below_floor=row["below_floor"], suspicious=row["suspicious"] == "yes",
                 fastest=tuple(row["fastest"] or ()), starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
-                p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times), counts=tuple(int(t["requests"]) for t in times),
+                p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times),
+                counts=tuple(int(t["requests"]) for t in times),
             )
         )  # fmt: skip
     return LatencyFigure(tuple(lengths))

@@ -25,7 +25,6 @@ from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
 
-
 QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
 """What is asked of the library at every reading, all at once."""
 

@@ -1,7 +1,7 @@
 """Where snapshots come from: a ledger directory, read again when its files have changed.
 
-Invariant: of a ledger, nothing else in the console reads a file but `rollup_store`, which looks at sizes and marks. A reading that fails says why and what to do, and costs nothing that was
-read before.
+Invariant: of a ledger, nothing else in the console reads a file but `rollup_store`, which looks at sizes and marks. A
+reading that fails says why and what to do, and costs nothing that was read before.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ Invariant: pure functions of the desk and a width; nothing returned is wider tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.text import Text
 
-from console.core.actions import hints_of
+from console.core.actions import Action
 from console.core.desk import Desk
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
-from console.core.places import Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
 from console.core.times import age, clock
@@ -72,10 +73,10 @@ def rule(title: str, width: int, palette: Palette, right: str = "") -> Text:
     return cut(line, width)
 
 
-def footer(place: Place, width: int, palette: Palette) -> Text:
+def footer(hints: Iterable[Action], width: int, palette: Palette) -> Text:
     """At most eight hints; the rest is under `?`."""
     line = Text(" ", end="", no_wrap=True)
-    for action in hints_of(place):
+    for action in hints:
         hint = f"{action.shown} {action.hint_words}"
         if line.cell_len + len(hint) + 2 > width:
             break

@@ -20,7 +20,15 @@ def gauges(*rows: tuple[int, int, int, int, int]) -> pa.Table:
 
 
 def test_stretches_are_round_and_never_too_many():
-    assert [bin_seconds(0, s * SECOND) for s in (0, 10, 599, 600, 3600, 86_400, 13 * 86_400)] == [1, 1, 1, 2, 10, 300, 3600]
+    assert [bin_seconds(0, s * SECOND) for s in (0, 10, 599, 600, 3600, 86_400, 13 * 86_400)] == [
+        1,
+        1,
+        1,
+        2,
+        10,
+        300,
+        3600,
+    ]
     for seconds in (1, 777, 98_765, 10_000_000, 3_000_000_000):
         assert seconds / bin_seconds(0, seconds * SECOND) <= MAX_BINS
 
@@ -111,7 +119,12 @@ def test_a_detector_that_is_off_is_not_one_that_saw_nothing():
     assert {code: by_code[code].state for code in ("D4", "O", "D5", "D6", "D1", "ZZ")} == {
         "D4": "saw something", "O": "saw something", "D5": "skipped", "D6": "off", "D1": "record only", "ZZ": "quiet",
     }  # fmt: skip
-    assert (by_code["D4"].looked, by_code["D4"].last_us, by_code["D5"].skipped, by_code["D6"].looked) == (501, 9, 7, None)
+    assert (by_code["D4"].looked, by_code["D4"].last_us, by_code["D5"].skipped, by_code["D6"].looked) == (
+        501,
+        9,
+        7,
+        None,
+    )
 
 
 @pytest.mark.parametrize(("bucket", "label"), [(1, "1–2"), (512, "512–1k"), (1024, "1–2k"), (65_536, "64–128k")])
