@@ -181,7 +181,7 @@ def _request_rows(scene: _Scene) -> list[_Entry]:
 
 
 def _commit_note(scene: _Scene, row: Row) -> str:
-    reserved = [life for life in scene.lives.lives if life.req == scene.reading.req and life.start_seq < row["seq"]]
+    reserved = [life for life in scene.lives.of_request(row["req"]) if life.start_seq < row["seq"]]
     tags = {life.tag for life in reserved}
     written = {
         page
