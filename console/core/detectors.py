@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from forensics.rows import rows_of
 
@@ -73,8 +72,3 @@ def detectors(rows: pa.Table) -> tuple[Detector, ...]:
         for r in rows_of(rows)
     ]
     return tuple(sorted(found, key=lambda d: not d.hits))
-
-
-def total_hits(rows: pa.Table) -> int:
-    """Detections of all detectors together."""
-    return int(pc.sum(rows["hits"]).as_py() or 0)

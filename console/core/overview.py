@@ -14,6 +14,7 @@ from console.core.held_capacity import HeldFigure
 from console.core.incidents import Incident
 from console.core.latency import Length
 from console.core.marks import Severity
+from console.core.page_map import PageMap
 from console.core.rollup import Rollup
 from console.core.sheet import Shown, shown
 from console.core.time_range import Span
@@ -41,6 +42,7 @@ class Overview:
     detectors: tuple[Detector, ...]
     held: HeldFigure | None
     latency: Length | None
+    strip: PageMap | None
     events: Shown
 
 
@@ -52,7 +54,7 @@ def overview(known: Rollup, view: View, span: Span, entries: Iterable[Entry], no
     is_open = tuple(s for s in stood if s.standing.state in (State.OPEN, State.BACK))
     return Overview(
         incidents=is_open, left=left, by_severity={s: sum(o.incident.severity is s for o in is_open) for s in Severity},
-        detectors=known.detectors, held=next(iter(known.held), None), latency=known.latency.worst,
+        detectors=known.detectors, held=next(iter(known.held), None), latency=known.latency.worst, strip=known.strip,
         events=shown(known.sheets["events"], view, span, now_us),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ writes are marks beside the cells, so that no zoom can average them away.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,11 @@ from console.core.incidents import Incident
 from console.core.lives import NONE, Life, PoolLives
 from console.core.owners import OTHER
 from console.core.readings import first_read_us
-from console.core.snapshot import Snapshot
 from forensics.rows import Row, WorkerKey
 from forensics.verdict import Kind
+
+if TYPE_CHECKING:
+    from console.core.snapshot import Snapshot
 
 MAX_ROWS, MAX_COLS, MAX_MARKERS, MAX_TENURES = 512, 600, 2000, 200
 FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3

@@ -22,7 +22,9 @@ from console.core.incidents import Incident, incidents_of
 from console.core.latency import LatencyFigure, latency_figure
 from console.core.library_rows import query_named
 from console.core.owners import Owners, name_owners
+from console.core.page_map import PageMap
 from console.core.sheet import Sheet
+from console.core.strip import packed, strip_of, unpacked
 from console.core.time_range import Span
 from forensics.catalogue import Column
 from forensics.rows import rows_of
@@ -119,6 +121,11 @@ class Rollup:
         return detectors(self.tables["detectors"])
 
     @cached_property
+    def strip(self) -> PageMap | None:
+        """A small page map around the gravest incident; None where no pool has pages."""
+        return unpacked(self.head["strip"])
+
+    @cached_property
     def latency(self) -> LatencyFigure:
         """Prefill times by length."""
         return latency_figure(self.tables["fast-prefill"], self.tables["prefill-times"])
@@ -145,11 +152,17 @@ class Rollup:
         """The tables that people filter, sort and export, by name."""
         return {
             "incidents": Sheet("incidents", self.tables["incidents"], _columns("incidents"), "first", "last"),
-            "detections": Sheet("detections", self.tables["detections"], _columns("detections"), "t"),
-            "holders": Sheet("holders", self.tables["holders"], _columns("holders")),
+            "detections": self._latest("detections", "detections", "t"),
+            "holders": self._latest("holders", "holders", None),
             "latency": Sheet("latency", self.tables["fast-prefill"], _columns("fast-prefill")),
-            "events": Sheet("events", self.tables["events"], {}, "t"),
+            "events": self._latest("events", None, "t"),
         }
+
+    def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
+        """A table of which only a part is kept, and how much is not."""
+        rows = self.tables[name]
+        columns = _columns(query) if query else {}
+        return Sheet(name, rows, columns, begins, left_out=self.head["totals"][name] - len(rows))
 
 
 def rollup_of(snapshot: Snapshot) -> Rollup:
@@ -171,11 +184,16 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "prefill-times": library["prefill-times"],
         "events": Events(ledger).before(None, Filter(), Span(), snapshot.taken_us, LATEST_EVENTS).rows,
     }
+    totals = {
+        "detections": len(found),
+        "holders": len(library["holders"]),
+        "events": sum(len(rows) for rows in ledger.tables.values()),
+    }
     head = {
         "taken_us": snapshot.taken_us, "first_us": first, "data_us": last, "writing": snapshot.writing, "judging": snapshot.judging,
         "responses": snapshot.reads.responses.num_rows, "counts": {v.value: n for v, n in snapshot.counts.items()},
-        "record_words": snapshot.record_words, "tenants": list(dict.fromkeys(snapshot.tenants)), "detections": len(found),
-        "fingerprint": snapshot.fingerprint,
+        "record_words": snapshot.record_words, "tenants": list(dict.fromkeys(snapshot.tenants)), "totals": totals,
+        "fingerprint": snapshot.fingerprint, "strip": packed(strip_of(snapshot)),
     }  # fmt: skip
     return Rollup(ledger.path, head, tables)
 

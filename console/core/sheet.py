@@ -22,22 +22,26 @@ from forensics.catalogue import Column
 
 @dataclass(frozen=True)
 class Sheet:
-    """Rows of one kind. `columns` says what each is; `begins` and `ends` name the times by which a range picks rows."""
+    """Rows of one kind. `columns` says what each is; `begins` and `ends` name the times by which a range picks rows.
+    `left_out`: how many more there are in the record than are kept here.
+    """
 
     name: str
     rows: pa.Table
     columns: Mapping[str, Column] = field(default_factory=dict)
     begins: str | None = None
     ends: str | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a view leaves of a sheet: `hidden` by the filter, `outside` the range, `total` before both."""
+    """What a view leaves of a sheet: `hidden` by the filter, `outside` the range, `left_out` of the sheet; `total` of all."""
 
     rows: pa.Table
     hidden: int
     outside: int
+    left_out: int
     total: int
     unused: tuple[Term, ...]
 
@@ -47,6 +51,7 @@ class Shown:
         parts = [f"{len(self.rows):,} of {self.total:,}"]
         parts += [f"{self.hidden:,} hidden"] if self.hidden else []
         parts += [f"{self.outside:,} outside the range"] if self.outside else []
+        parts += [f"{self.left_out:,} not looked at"] if self.left_out else []
         parts += ["here without " + " ".join(term.text for term in self.unused)] if self.unused else []
         return ", ".join(parts)
 
@@ -56,8 +61,9 @@ def shown(sheet: Sheet, view: View, span: Span, now_us: int) -> Shown:
     inside = _overlapping(sheet, span)
     left = filter_rows(parse_filter(view.filter), inside, now_us)
     return Shown(
-        in_order(left.rows, view.sort), left.hidden, len(sheet.rows) - len(inside), len(sheet.rows), left.unused
-    )
+        in_order(left.rows, view.sort), left.hidden, len(sheet.rows) - len(inside), sheet.left_out,
+        len(sheet.rows) + sheet.left_out, left.unused,
+    )  # fmt: skip
 
 
 def _overlapping(sheet: Sheet, span: Span) -> pa.Table:

@@ -27,7 +27,7 @@ from console.tui.screen_base import DeskScreen
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
-"""A reading of T seconds is followed by REST_FACTOR x T seconds of rest: a large ledger costs a fifth of a core."""
+"""A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
 
 
 class ConsoleApp(App[None]):
@@ -64,7 +64,7 @@ class ConsoleApp(App[None]):
         self.redraw_header()
 
     def _read(self) -> Snapshot | Failure | None:
-        started = time.monotonic()
+        started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             _ = (
@@ -72,7 +72,7 @@ class ConsoleApp(App[None]):
                 reading.rollup.owners,
                 reading.order,
             )  # computed here rather than while drawing
-            took = time.monotonic() - started
+            took = time.thread_time() - started
             self._rest_until = time.monotonic() + REST_FACTOR * took
         return reading
 

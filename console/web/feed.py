@@ -33,15 +33,15 @@ class Feed:
         """The desk, after a look at the ledger if the last one is not of this second."""
         async with self._reading:
             if time.monotonic() >= self._next_look:
-                started = time.monotonic()
-                reading = await asyncio.to_thread(self._read)
-                took = time.monotonic() - started
+                reading, took = await asyncio.to_thread(self._read)
                 self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
                 if reading is not None:
                     await self._show(reading)
         return self.desk
 
-    def _read(self) -> Snapshot | Failure | None:
+    def _read(self) -> tuple[Snapshot | Failure | None, float]:
+        """A reading, and for how many seconds it computed."""
+        started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             _ = (
@@ -49,7 +49,7 @@ class Feed:
                 reading.rollup.owners,
                 reading.order,
             )  # computed here rather than in the event loop
-        return reading
+        return reading, time.thread_time() - started
 
     async def _show(self, reading: Snapshot | Failure) -> None:
         self.desk = self.desk.offer(reading)

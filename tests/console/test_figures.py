@@ -51,7 +51,8 @@ def test_rates_are_counted_over_the_last_minute_and_quarter_of_an_hour():
         }
     )  # fmt: skip
     explained = pa.table(
-        {"worker": ["d", "d", "d"], "pool": ["kv"] * 3, "holds_per_s": [3.0, 1.0, 0.0], "hold_s": [10.0, 30.0, None], "pages_each": [8.0, 16.0, None]}
+        {"worker": ["d", "d", "d"], "pool": ["kv"] * 3,
+         "holds_per_s": [3.0, 1.0, 0.0], "hold_s": [10.0, 30.0, None], "pages_each": [8.0, 16.0, None]}
     )  # fmt: skip
     assert hold_rates(holds, explained, 900 * SECOND) == {("d", "kv"): Rates(3 / 60, 3 / 900, 15.0, 10.0)}
 
@@ -96,12 +97,14 @@ def test_a_pool_without_gauges_has_an_empty_figure():
 def test_latency_names_the_length_to_look_at_first():
     compared = pa.table(
         {
-            "bucket_tokens": [512, 8192], "requests": [100, 19], "p5_ms": [10.0, 200.0], "p50_ms": [12.0, 300.0], "baseline_p5_ms": [10.0, 1600.0],
+            "bucket_tokens": [512, 8192], "requests": [100, 19], "p5_ms": [10.0, 200.0], "p50_ms": [12.0, 300.0],
+            "baseline_p5_ms": [10.0, 1600.0],
             "floor_ms": [0.5, 8.0], "below_floor": [0, 2], "suspicious": ["no", "yes"], "fastest": [None, ["r1", "r2"]],
         }
     )  # fmt: skip
     times = pa.table(
-        {"t": pa.array([5], pa.int64()).cast(STAMP), "bucket_tokens": [8192], "requests": [19], "p5_ms": [200.0], "p50_ms": [300.0], "p95_ms": [900.0], "below_floor": [2]}
+        {"t": pa.array([5], pa.int64()).cast(STAMP), "bucket_tokens": [8192], "requests": [19],
+         "p5_ms": [200.0], "p50_ms": [300.0], "p95_ms": [900.0], "below_floor": [2]}
     )  # fmt: skip
     figure = latency_figure(compared, times)
     worst = figure.worst
@@ -112,7 +115,8 @@ def test_latency_names_the_length_to_look_at_first():
 
 def test_a_detector_that_is_off_is_not_one_that_saw_nothing():
     checks = pa.table(
-        {"detector": ["D4", "D4", "D5", "ZZ"], "op": ["passed", "mismatch", "skipped", "passed"], "n": [500, 1, 7, None], "seq": [1, 2, 3, 4]}
+        {"detector": ["D4", "D4", "D5", "ZZ"], "op": ["passed", "mismatch", "skipped", "passed"],
+         "n": [500, 1, 7, None], "seq": [1, 2, 3, 4]}
     )  # fmt: skip
     seen = pa.table({"detector": ["D4", "O"], "t": pa.array([9, 4], pa.int64()).cast(STAMP)})
     by_code = {d.code: d for d in detectors(detector_rows(checks, seen))}

@@ -60,7 +60,8 @@ def test_a_filter_leaves_the_rows_it_says(text, left):
     [
         ("id:a -", 5, "minus stands alone"), ("id:", 2, "id: has no value"), ("x pages>=", 8, "pages>= has no value"),
         ('id:"a b', 3, "quote is not closed"), ('id:a"b"', 4, "middle of a word"), ("pages>=many", 0, "needs a number or a time"),
-        ("  sev<=P9", 2, "needs one of critical"), ("id:,", 3, "value is empty"), ("pagse:3", 0, "did you mean pages"), ("x -zzz:1", 3, "there is no field zzz"),
+        ("  sev<=P9", 2, "needs one of critical"), ("id:,", 3, "value is empty"), ("pagse:3", 0, "did you mean pages"),
+        ("x -zzz:1", 3, "there is no field zzz"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_where(text, place, words):
@@ -112,5 +113,7 @@ def test_a_sheet_says_what_it_does_not_show():
     seen = shown(sheet, View(filter="-id:b tenant:x", sort=Sort("pages", True)), Span(NOW - 300_000_000, NOW), NOW)
     assert seen.rows["id"].to_pylist() == ["c"]
     assert seen.words == "1 of 4, 1 hidden, 2 outside the range, here without tenant:x"
+    part = shown(Sheet("latest", ROWS, left_out=96), View(), Span(), NOW)
+    assert part.words == "4 of 100, 96 not looked at"
     still = shown(sheet, View(), Span(NOW - 550_000_000, NOW - 549_000_000), NOW)
     assert still.rows["id"].to_pylist() == ["a", "c"]

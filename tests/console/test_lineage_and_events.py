@@ -54,7 +54,7 @@ def test_own_pages_are_counted_not_accused(tmp_path):
     scene.decode_steps(3)
     scene.finish(asked, 3)
     snapshot = snapshot_of(scene)
-    incident, reading = opened(snapshot, "M1")
+    _, reading = opened(snapshot, "M1")
     known = lineage(snapshot, reading)
     by_page = {page.page: page for page in known.pages}
     # Pages 1-3 were sent; 4 still held the donor's content; 9 and 10 had never been written.
@@ -65,7 +65,7 @@ def test_own_pages_are_counted_not_accused(tmp_path):
 
 
 def test_styles_follow_verdict_and_proof(finished):
-    incident, reading = opened(finished, "M3")
+    _, reading = opened(finished, "M3")
 
     def style(**changes) -> set[LinkStyle]:
         altered = replace(reading, findings=tuple(f | changes for f in reading.findings))
@@ -78,7 +78,7 @@ def test_styles_follow_verdict_and_proof(finished):
 
 
 def test_two_donors_are_ordered_by_the_middle_of_their_pages(finished):
-    incident, reading = opened(finished, "M1")
+    _, reading = opened(finished, "M1")
     (found,) = reading.findings
     split = (
         found | {"donor_rid": "a-late", "page_list": [8, 9, 10, 11, 12]},
@@ -89,7 +89,7 @@ def test_two_donors_are_ordered_by_the_middle_of_their_pages(finished):
 
 
 def test_more_pages_than_can_be_drawn_are_counted(finished):
-    incident, reading = opened(finished, "M1")
+    _, reading = opened(finished, "M1")
     many = reading.findings[0] | {"page_list": list(range(MAX_NODES + 30))}
     known = lineage(finished, replace(reading, findings=(many,)))
     assert (len(known.pages), known.more) == (MAX_NODES, 30)

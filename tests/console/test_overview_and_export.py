@@ -43,6 +43,8 @@ def test_one_filter_holds_for_every_panel(finished):
     assert seen.left.words == "1 of 2, 1 hidden, here without worker:decode-0"
     assert set(seen.events.rows["worker"].to_pylist()) == {"decode-0"}
     assert [term.text for term in seen.events.unused] == ["cause:M3"]
+    rows = sum(table.num_rows for table in finished.ledger.tables.values())
+    assert (seen.events.total, seen.events.left_out) == (rows, rows - 50)
 
 
 def exported(finished, fmt: str, view: View, redaction: Redaction | None = None, table: str = "incidents"):

@@ -11,6 +11,7 @@ from scripted_ledger import ACME, BRIO, Scene, ordinary, short_handoff
 
 from console.core import rollup_store
 from console.core.desk import Desk
+from console.core.page_map import incident_area, page_map
 from console.core.rollup_store import RollupStore, cache_directory, continues, ledger_marks
 from console.core.snapshot import Snapshot
 from console.core.source import LedgerSource
@@ -40,6 +41,19 @@ def test_a_rollup_says_what_its_snapshot_says(finished):
         {code for incident in finished.incidents for code in incident.detectors}
     )
     assert {sheet.name: len(sheet.rows) for sheet in rollup.sheets.values()}["incidents"] == len(finished.incidents)
+
+
+def test_the_strip_is_the_page_map_around_the_gravest_incident(finished):
+    strip, area = finished.rollup.strip, incident_area(finished, finished.incidents[0])
+    drawn = page_map(finished, area, rows=16, cols=240)
+    assert (strip.area, strip.markers, strip.pages_per_row, strip.bin_us) == (
+        area,
+        drawn.markers,
+        drawn.pages_per_row,
+        drawn.bin_us,
+    )
+    assert (strip.cells == drawn.cells).all()
+    assert len({marker.kind for marker in strip.markers}) == 2
 
 
 def test_what_is_kept_comes_back_as_it_was(scene, tmp_path):

@@ -10,14 +10,14 @@ from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 from text_snapshot import screen_lines, screen_text
 
 import console.core.source as source_module
-from console.core.actions import Place, actions_of
-from console.core.source import LedgerSource
-from console.core.view import Mode
-from console.tui.app import ConsoleApp
+from console.core.actions import actions_of
 from console.core.places import Place
-from console.core.view import View
+from console.core.source import LedgerSource
+from console.core.view import Mode, View
+from console.tui.app import ConsoleApp
 from console.tui.incident_screen import IncidentScreen
 from console.tui.line_list import LineList
+from console.tui.screen_base import BUILT
 
 NOW_US = 1_790_000_060_000_000
 SIZES = [(80, 24), (160, 48)]
@@ -195,7 +195,7 @@ async def test_every_action_of_the_table_does_something_or_is_a_move(here):
         await opened(pilot, app)
         moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
         for place, screen in ((Place.INCIDENTS, app.screen), (Place.INCIDENT, IncidentScreen())):
-            for action in actions_of(place):
+            for action in actions_of(place, BUILT):
                 done = action.id in moves or hasattr(screen, f"do_{action.id}") or hasattr(app, f"do_{action.id}")
                 assert done, action
 

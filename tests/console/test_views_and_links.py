@@ -120,11 +120,17 @@ FIXED = [
     "I-98584c01±2m",
     "2026-09-21T14:13:20.000007Z±1s",
 ]
+
+
+def made(place: Place, wanted: str, paused: bool, replay: Replay | None, **rest) -> View:
+    view = View(place=place, **rest).with_range(parse_range(wanted))
+    if replay is not None:
+        return replace(view, mode=Mode.REPLAY, replay=replay)
+    return view.on(Cue.FIX) if paused else view
+
+
 VIEWS = st.builds(
-    lambda place, wanted, paused, replay, **rest: replace(
-        (View(place=place, **rest).with_range(parse_range(wanted)).on(Cue.FIX) if paused else View(place=place, **rest).with_range(parse_range(wanted))),
-        **({"mode": Mode.REPLAY, "replay": replay} if replay else {}),
-    ),
+    made,
     place=st.sampled_from(TABS), wanted=st.sampled_from(FIXED), paused=st.booleans(),
     replay=st.none() | st.builds(Replay, st.sampled_from(SPEEDS), st.booleans()),
     cursor_us=st.none() | st.integers(0, 4 * 10**15), filter=st.text(max_size=12),
@@ -155,7 +161,8 @@ def test_an_open_incident_is_in_the_path_and_what_the_moment_decides_in_no_addre
     ("link", "words"),
     [
         ("/nowhere", "there is no screen"), ("/incidents/a/b", "there is no screen"), ("/held?color=1&colour=2", "knows no colour"),
-        ("/held?page=x", "page is 'x'"), ("/held?page=²", "whole number"), ("/held?mode=held", "mode is 'held'"), ("/held?mode=replay&speed=3", "speed is '3'"),
+        ("/held?page=x", "page is 'x'"), ("/held?page=²", "whole number"), ("/held?mode=held", "mode is 'held'"),
+        ("/held?mode=replay&speed=3", "speed is '3'"),
         ("/held?q=a&q=b", "q stands twice"), ("/held?from=soon", "cannot read 'soon'"), ("/held?around=I-1&to=now", "stands alone"),
     ],
 )  # fmt: skip

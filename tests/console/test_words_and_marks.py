@@ -27,10 +27,6 @@ from console.core.palettes import THEMES, glyphs, theme_for
 from console.core.places import TABS, Place
 from console.core.printable import printable, ranges, shorten
 from console.core.times import age, clock, clock_ms, duration, moment
-from console.tui.app import ConsoleApp
-from console.tui.incident_screen import IncidentScreen
-from console.tui.incidents_screen import IncidentsScreen
-from console.tui.screen_base import BUILT
 from forensics.verdict import Verdict
 
 
@@ -193,7 +189,9 @@ def test_every_command_is_one_actions_and_every_action_can_be_reached():
 
 @pytest.mark.parametrize(
     ("text", "action", "argument"),
-    [(":incident I-98584c01", "incident", "I-98584c01"), ("held", "go_held", ""), (":filter", "filter", ""), (": silence 2h  known ", "silence", "2h  known")],
+    [
+        (":incident I-98584c01", "incident", "I-98584c01"), ("held", "go_held", ""), (":filter", "filter", ""),
+        (": silence 2h  known ", "silence", "2h  known")],
 )  # fmt: skip
 def test_commands_are_read(text, action, argument):
     asked = parse_command(text)
@@ -202,7 +200,8 @@ def test_commands_are_read(text, action, argument):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(":incdent x", "did you mean :incident"), (":quit now", "takes nothing"), (":silence", "takes LENGTH"), (":", "there is no command"), ("zzz", "lists what there is")],
+    [(":incdent x", "did you mean :incident"), (":quit now", "takes nothing"), (":silence", "takes LENGTH"),
+     (":", "there is no command"), ("zzz", "lists what there is")],
 )  # fmt: skip
 def test_what_is_no_command_says_what_it_takes(text, words):
     with pytest.raises(CommandError, match=words):
@@ -216,16 +215,6 @@ def test_commands_are_completed():
 def test_the_cheat_sheet_is_current():
     written = (Path(__file__).parents[2] / "docs" / "console-keys.md").read_text()
     assert written == cheat_sheet.page(), "python -m console.core.cheat_sheet > docs/console-keys.md"
-
-
-def test_the_terminal_has_a_handler_for_every_action_that_it_shows():
-    screens = {Place.INCIDENTS: IncidentsScreen, Place.INCIDENT: IncidentScreen}
-    moves = {"down", "up", "half_down", "half_up", "first", "last", "open"}
-    for place, screen in screens.items():
-        for action in actions_of(place, BUILT):
-            handled = action.id in moves or any(hasattr(owner, f"do_{action.id}") for owner in (screen, ConsoleApp))
-            assert handled, (place, action.id)
-    assert {action.id for action in ACTIONS} >= BUILT
 
 
 def test_the_footer_shows_at_most_eight_hints_and_always_help_and_quit():

@@ -239,7 +239,8 @@ def test_first_tokens_come_sooner_where_more_is_cached():
     assert half["0 none"] > half["2 more"] > half["3 nearly all"]
 
 
-def test_queries_that_are_asked_together_say_what_each_says_alone():
+@pytest.mark.parametrize("sample", ["abort-race", "abort-storm"])
+def test_queries_that_are_asked_together_say_what_each_says_alone(sample: str):
     names = [
         "incidents",
         "detections",
@@ -251,14 +252,11 @@ def test_queries_that_are_asked_together_say_what_each_says_alone():
         "detections",
     ]
     by_name = {query.name: query for query in LIBRARY}
-    for sample in ("abort-race", "abort-storm"):
-        ledger, alone = ledger_of(sample), {}
-        with asking(ledger, lambda: judged(sample), Limits()) as ask:
-            for turn, name in enumerate(names):
-                given = {"after": "1m"} if name == "leaks" else {}
-                values = bound(by_name[name], given, UTC, None)
-                alone[name] = run_query(by_name[name], ledger, values, lambda: judged(sample), Limits())
-                assert ask(by_name[name], values).equals(alone[name]), (turn, name)
+    with asking(ledger_of(sample), lambda: judged(sample), Limits()) as ask:
+        for turn, name in enumerate(names):
+            values = bound(by_name[name], {"after": "1m"} if name == "leaks" else {}, UTC, None)
+            alone = run_query(by_name[name], ledger_of(sample), values, lambda: judged(sample), Limits())
+            assert ask(by_name[name], values).equals(alone), (turn, name)
 
 
 def test_damage_is_counted_by_time():
