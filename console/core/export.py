@@ -58,7 +58,7 @@ def export(known: Rollup, sheet: Sheet, left: Shown, view: View, fmt: str, redac
 def envelope(known: Rollup, sheet: Sheet, left: Shown, view: View, redaction: Redaction) -> dict[str, Any]:
     """Which view of which ledger it is, as Parquet keeps it with the rows."""
     return {
-        "ledger": known.name, "table": sheet.name, "view": to_link(view), "rows": len(left.rows), "of": left.total, "hidden": left.hidden,
-       
-        "outside": left.outside, "left_out": left.left_out, "ledger_read_us": known.taken_us, "record": known.record_words, "names": redaction.words or "as recorded",
+        "ledger": known.name, "table": sheet.name, "view": to_link(view), "rows": len(left.rows), "of": left.total,
+        "hidden": left.hidden, "outside": left.outside, "left_out": left.left_out, "ledger_read_us": known.taken_us,
+        "record": known.record_words, "names": redaction.words or "as recorded",
     }  # fmt: skip
