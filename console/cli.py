@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from console.core.source import LedgerSource
+    from console.core.view import View
 
 EXIT_USAGE = 64
 ENGINES = ("auto", "both", "replay", "duckdb")
@@ -36,36 +37,57 @@ _ENGINE = click.option(
     help="What judges; auto: replay while live, then both.",
 )
 
+_CACHE = click.option(
+    "--cache/--no-cache",
+    default=True,
+    show_default=True,
+    help="Keep what the first screens show in the user's cache directory, and paint from it next time.",
+)
+
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @_LEDGER
 @_ENGINE
+@_CACHE
 @click.option("--incident", help="Open this incident at once.")
+@click.option(
+    "--view", "link", help="Open this view: an address as `y` copies it, such as /incidents?q=severity:critical."
+)
 @click.option("--plain", is_flag=True, help="Print lines of plain words instead of screens.")
 @click.pass_context
-def cli(context: click.Context, ledger: Path | None, engine: str, incident: str | None, plain: bool) -> None:
+def cli(
+    context: click.Context,
+    ledger: Path | None,
+    engine: str,
+    cache: bool,
+    incident: str | None,
+    link: str | None,
+    plain: bool,
+) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
     Without a command it opens in the terminal. It only reads.
     """
     if context.invoked_subcommand is not None:
-        if ledger is not None or incident is not None or plain:
+        if ledger is not None or incident is not None or link is not None or plain:
             raise Usage("options go behind the command: console web --ledger DIR")
         return
-    source = _source(ledger, engine)
+    source = _source(ledger, engine, cache and not plain)
+    view = _view(link, incident)
     if plain:
-        _print_plain(source, incident)
+        _print_plain(source, view.incident)
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
     from console.tui.app import ConsoleApp
 
-    ConsoleApp(source, incident).run()
+    ConsoleApp(source, view).run()
 
 
 @cli.command()
 @_LEDGER
 @_ENGINE
+@_CACHE
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes any free port.")
 @click.option(
@@ -75,13 +97,19 @@ def cli(context: click.Context, ledger: Path | None, engine: str, incident: str 
     "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
 )
 def web(
-    ledger: Path | None, engine: str, host: str, port: int, token_file: Path | None, allowed: tuple[str, ...]
+    ledger: Path | None,
+    engine: str,
+    cache: bool,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    allowed: tuple[str, ...],
 ) -> None:
     """The same in a browser, with the page-ownership map.
 
     The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
     """
-    source = _source(ledger, engine)
+    source = _source(ledger, engine, cache)
     from console.web.serve import ServeError, serve
 
     try:
@@ -90,18 +118,36 @@ def web(
         raise Usage(str(error)) from error
 
 
-def _source(ledger: Path | None, engine: str) -> LedgerSource:
+def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:
     if ledger is None:
         raise Usage("--ledger DIR is missing: give the directory that the engine writes its ledger to")
+    from console.core.rollup_store import RollupStore, cache_directory
     from console.core.source import LedgerSource
     from engine.ledger.errors import LedgerError
 
-    source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine=engine)
+    store = RollupStore(cache_directory()) if cache else None
+    source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine=engine, store=store)
     try:
         source.check()
     except LedgerError as error:
         raise Usage(str(error)) from error
     return source
+
+
+def _view(link: str | None, incident: str | None) -> View:
+    """What to open first."""
+    from console.core.places import Place
+    from console.core.view import View
+    from console.core.view_link import BadLink, from_link
+
+    if link is not None and incident is not None:
+        raise Usage("--view and --incident both say what to open; give one")
+    if incident is not None:
+        return View(place=Place.INCIDENT, incident=incident)
+    try:
+        return from_link(link) if link is not None else View(place=Place.INCIDENTS)
+    except BadLink as error:
+        raise Usage(f"--view {link}: {error}") from error
 
 
 def _print_plain(source: LedgerSource, incident_id: str | None) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
@@ -23,6 +24,7 @@ from forensics.provenance import skew_us
 from forensics.results import gaps_table
 from forensics.shut_database import shut_database
 
+_MADE = re.compile(r"CREATE TEMP TABLE (\w+)")
 _MENTIONED = re.compile(r"\$(\w+)")
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
@@ -48,24 +50,60 @@ def run_query(
 
     Raises QueryStopped; QueryError where the result is not what the query's front matter says.
     """
+    with asking(ledger, judge if query.judges else None, limits) as ask:
+        return ask(query, values)
+
+
+@contextmanager
+def asking(
+    ledger: Ledger, judge: Callable[[], ForeignReads] | None, limits: Limits
+) -> Iterator[Callable[[Query, Mapping[str, Value]], pa.Table]]:
+    """Several queries of one ledger: what they share is loaded and computed once. Without `judge`, none that judges.
+
+    What it gives raises as `run_query` does.
+    """
     tables = {name: _naive(expand_pages(rows) if name == "pages" else rows) for name, rows in ledger.tables.items()}
     tables["gaps"] = _naive(gaps_table(ledger))
-    if query.judges:
+    if judge is not None:
         reads = judge()
         tables |= {"responses": _naive(reads.responses), "findings": _naive(reads.findings)}
-    bound = {**values, "skew_us": skew_us(ledger)}
+    skew, done = skew_us(ledger), dict[str, _Made]()
+    with (
+        _stopped("loading the ledger", limits),
+        shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database,
+    ):
+
+        def ask(query: Query, values: Mapping[str, Value]) -> pa.Table:
+            with _stopped(query.name, limits):
+                rows = _run(database, query, {**values, "skew_us": skew}, limits.timeout_s, done)
+            return _checked(query, _zoned(rows))
+
+        yield ask
+
+
+_Made = tuple[str, tuple[tuple[str, Value], ...]]
+"""By which statement a table was made, and what was bound in it."""
+
+
+@contextmanager
+def _stopped(what: str, limits: Limits) -> Iterator[None]:
     try:
-        with shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database:
-            return _checked(query, _zoned(_run(database, query, bound, limits.timeout_s)))
+        yield
     except duckdb.InterruptException:
-        what = f"{query.name} took longer than {limits.timeout_s:g} s; give a window, or more time (--timeout)"
-        raise QueryStopped(what) from None
+        words = f"{what} took longer than {limits.timeout_s:g} s; give a window, or more time (--timeout)"
+        raise QueryStopped(words) from None
     except duckdb.OutOfMemoryException:
-        what = f"{query.name} needs more than {limits.memory} of memory; give a window, or more (--memory)"
-        raise QueryStopped(what) from None
+        words = f"{what} needs more than {limits.memory} of memory; give a window, or more (--memory)"
+        raise QueryStopped(words) from None
 
 
-def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, Value], timeout_s: float) -> pa.Table:
+def _run(
+    database: duckdb.DuckDBPyConnection,
+    query: Query,
+    bound: Mapping[str, Value],
+    timeout_s: float,
+    done: dict[str, _Made],
+) -> pa.Table:
     over = threading.Event()
 
     def stop() -> None:
@@ -76,13 +114,24 @@ def _run(database: duckdb.DuckDBPyConnection, query: Query, bound: Mapping[str, 
     timer.start()
     try:
         for step in query.steps[:-1]:
-            database.execute(step.sql, _asked(step.sql, bound))
+            asked = _asked(step.sql, bound)
+            this = (step.sql, tuple(sorted(asked.items())))
+            made = _MADE.findall(step.sql)
+            if not made or any(done.get(name) != this for name in made):
+                database.execute(_anew(step.sql), asked)
+                done.update(dict.fromkeys(made, this))
             if over.is_set():  # between two statements an interrupt stops nothing
                 raise duckdb.InterruptException("over time")
         last = query.steps[-1].sql
-        return database.sql(last, params=_asked(last, bound)).to_arrow_table()
+        for name in _MADE.findall(last):
+            done.pop(name, None)
+        return database.sql(_anew(last), params=_asked(last, bound)).to_arrow_table()
     finally:
         timer.cancel()
+
+
+def _anew(sql: str) -> str:
+    return _MADE.sub(r"CREATE OR REPLACE TEMP TABLE \1", sql)
 
 
 def _asked(sql: str, bound: Mapping[str, Value]) -> dict[str, Value]:

@@ -1,27 +1,23 @@
-"""The one table of actions: keys, words, and the screens on which they work.
+"""The one table of actions: keys, commands, words, and the screens on which they work.
 
-Invariant: bindings, footers and help are made from this table; no screen names a key of its own.
+Invariant: bindings, footers, palettes, help, the web's shortcuts and the cheat sheet are made from this table; no screen
+names a key or a command of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Place(StrEnum):
-    """Where an action works."""
-
-    INCIDENTS = "incidents"
-    INCIDENT = "incident"
-
-
-EVERYWHERE = (Place.INCIDENTS, Place.INCIDENT)
+from console.core.places import EVERYWHERE, TABS, Place
 
 
 @dataclass(frozen=True)
 class Action:
-    """`id` is stable; `shown` is the key as written for people; `hint` > 0 puts it into the footer at that place."""
+    """`id` is stable: in addresses, palettes and key maps. `shown` is the key as written for people, `command` the word
+    after `:` and `argument` what it takes (`[x]` may be left out). `hint` > 0 puts it into the footer at that place.
+    `web`: whether a browser has it by the same key. `writes`: it is kept in the state directory; nothing changes the ledger.
+    """
 
     id: str
     keys: tuple[str, ...]
@@ -30,37 +26,89 @@ class Action:
     places: tuple[Place, ...] = EVERYWHERE
     hint: int = 0
     hint_words: str = ""
+    command: str = ""
+    argument: str = ""
+    web: bool = True
+    writes: bool = False
 
+
+_LISTS = (Place.INCIDENTS, Place.HELD, Place.LATENCY, Place.EVENTS, Place.RUNS)
+_TIME = (Place.OVERVIEW, Place.PAGES, Place.HELD, Place.LATENCY, Place.EVENTS, Place.INCIDENT)
+_ONE = (Place.INCIDENT,)
+_MARKED = (Place.INCIDENTS, Place.INCIDENT)
 
 ACTIONS: tuple[Action, ...] = (
+    *(
+        Action(f"go_{place}", (str(number),), str(number), f"the screen {place.value.capitalize()}", command=place.value)
+        for number, place in enumerate(TABS, start=1)
+    ),
     Action("open", ("enter",), "↵", "open what is selected", hint=1, hint_words="open"),
-    Action("back", ("escape", "backspace"), "esc", "back; never quits", (Place.INCIDENT,), 2, "back"),
-    Action("pause", ("space",), "space", "pause the view, or follow again", hint=5, hint_words="pause"),
-    Action("follow", ("F",), "F", "follow the ledger again"),
-    Action("next_found", ("n",), "n", "next page that was not its reader's", (Place.INCIDENT,), 3, "next ✗"),
-    Action("previous_found", ("N",), "N", "previous page that was not its reader's", (Place.INCIDENT,)),
-    Action("next_response", ("full_stop",), ".", "next response of the incident", (Place.INCIDENT,), 4, "response"),
-    Action("previous_response", ("comma",), ",", "previous response of the incident", (Place.INCIDENT,)),
-    Action("next_incident", ("right_curly_bracket",), "}", "next incident", (Place.INCIDENT,)),
-    Action("previous_incident", ("left_curly_bracket",), "{", "previous incident", (Place.INCIDENT,)),
+    Action("back", ("escape", "backspace"), "esc", "back; never quits", _ONE, 2, "back"),
+    Action("incident", (), "", "an incident", command="incident", argument="ID"),
+    Action("response", (), "", "a response, in its incident", command="resp", argument="ID"),
+    Action("page", (), "", "a page, on the page map", command="page", argument="NUMBER"),
+    Action("pause", ("space",), "space", "pause the view or follow again; in a replay, play or stand", hint=5, hint_words="pause"),
+    Action("follow", ("F",), "F", "follow the ledger again", command="follow"),
+    Action("range", (), "", "look at a time: now-15m, -6h, A..B, I-98584c01±2m, all", command="range", argument="RANGE"),
+    Action("at", (), "", "point at a moment", command="at", argument="TIME"),
+    Action("earlier", ("left_square_bracket",), "[", "point one stretch earlier", _TIME),
+    Action("later", ("right_square_bracket",), "]", "point one stretch later", _TIME),
+    Action("zoom_in", ("plus",), "+", "half as much time around what is pointed at", _TIME),
+    Action("zoom_out", ("minus",), "-", "twice as much time", _TIME),
+    Action("zoom_fit", ("z",), "z", "the whole record", _TIME),
+    Action("replay", ("R",), "R", "play the record from what is pointed at", command="replay", argument="[SPEED]"),
+    Action("faster", ("greater_than_sign",), ">", "play faster"),
+    Action("slower", ("less_than_sign",), "<", "play slower"),
+    Action(
+        "filter", ("slash",), "/", "filter: field:value, field>=3, -field:value, words",
+        hint=3, hint_words="filter", command="filter", argument="[FILTER]",
+    ),
+    Action("tenant", (), "", "only one tenant's", command="tenant", argument="NAME"),
+    Action("sort", ("s",), "s", "sort by a column; again to turn it round", _LISTS, command="sort", argument="COLUMN or -COLUMN"),
+    Action("next_found", ("n",), "n", "next page that was not its reader's", (*_ONE, Place.PAGES), 3, "next ✗"),
+    Action("previous_found", ("N",), "N", "previous page that was not its reader's", (*_ONE, Place.PAGES)),
+    Action("next_response", ("full_stop",), ".", "next response of the incident", _ONE, 4, "response"),
+    Action("previous_response", ("comma",), ",", "previous response of the incident", _ONE),
+    Action("next_incident", ("right_curly_bracket",), "}", "next incident", _TIME),
+    Action("previous_incident", ("left_curly_bracket",), "{", "previous incident", _TIME),
+    Action("what_if", ("w",), "w", "try other rates of holding", (Place.HELD,), 4, "what if", "what-if", "[rate=F] [hold=S] [pages=N]"),
+    Action("ack", ("a",), "a", "say that you have seen it", _MARKED, 4, "ack", "ack", "[WORDS]", writes=True),
+    Action(
+        "silence", ("S",), "S", "silence it for a time; ends with the incident", _MARKED,
+        command="silence", argument="LENGTH [WORDS]", writes=True,
+    ),
+    Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
     Action("down", ("j",), "j ↓", "down"),
     Action("up", ("k",), "k ↑", "up"),
     Action("first", ("g",), "g", "first row"),
     Action("last", ("G",), "G", "last row"),
-    Action("half_down", ("ctrl+d",), "^d", "half a page down"),
-    Action("half_up", ("ctrl+u",), "^u", "half a page up"),
-    Action("copy", ("y",), "y", "copy the command that opens this view", hint=6, hint_words="copy"),
-    Action("help", ("question_mark",), "?", "keys of this screen and the legend", hint=9, hint_words="help"),
-    Action("quit", ("q",), "q", "quit", hint=8, hint_words="quit"),
-)
+    Action("half_down", ("ctrl+d",), "^d", "half a page down", web=False),
+    Action("half_up", ("ctrl+u",), "^u", "half a page up", web=False),
+    Action("copy", ("y",), "y", "copy the address and the command that open this view", hint=6, hint_words="copy", command="copy"),
+    Action("share", ("Y",), "Y", "copy the address with its times written out", command="share"),
+    Action(
+        "export", ("e",), "e", "export the table as it stands: csv, parquet, jsonl, md", (*_LISTS, Place.OVERVIEW),
+        hint=7, hint_words="export", command="export", argument="FORMAT",
+    ),
+    Action("save_view", ("V",), "V", "save the view under a name", command="save", argument="NAME", writes=True),
+    Action("view", ("v",), "v", "open a saved view", command="view", argument="NAME"),
+    Action("theme", ("T",), "T", "next theme", command="theme", argument="[NAME]"),
+    Action("command", ("colon",), ":", "give a command"),
+    Action("palette", ("ctrl+p",), "^p", "find any command"),
+    Action("help", ("question_mark",), "?", "keys of this screen and the legend", hint=9, hint_words="help", command="help"),
+    Action("quit", ("q",), "q", "quit", hint=8, hint_words="quit", command="quit", web=False),
+)  # fmt: skip
 
 
-def actions_of(place: Place) -> tuple[Action, ...]:
-    """What works on a screen, in the order of the help."""
-    return tuple(action for action in ACTIONS if place in action.places)
+_MOST_HINTS = 8
 
 
-def hints_of(place: Place) -> tuple[Action, ...]:
-    """At most eight actions for the footer, in their order."""
-    shown = [action for action in actions_of(place) if action.hint]
-    return tuple(sorted(shown, key=lambda action: action.hint)[:8])
+def actions_of(place: Place, built: Collection[str] | None = None) -> tuple[Action, ...]:
+    """What works on a screen, in the order of the help; of the actions that are `built`, by id, where that is given."""
+    return tuple(a for a in ACTIONS if place in a.places and (built is None or a.id in built))
+
+
+def hints_of(place: Place, built: Collection[str] | None = None) -> tuple[Action, ...]:
+    """At most eight actions for the footer, in their order; the last two, quit and help, are always among them."""
+    shown = sorted((a for a in actions_of(place, built) if a.hint), key=lambda action: action.hint)
+    return tuple(shown if len(shown) <= _MOST_HINTS else [*shown[: _MOST_HINTS - 2], *shown[-2:]])

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from console.core.incidents import Incident, Reading
+from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
 from console.core.page_events import PageStory, page_story
+from console.core.places import Place
+from console.core.readings import Reading
+from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.source import Failure
 from console.core.view import Cue, Mode, View
@@ -17,11 +20,12 @@ from console.core.view import Cue, Mode, View
 
 @dataclass(frozen=True)
 class Desk:
-    """What is shown, what has come in since, and what went wrong last."""
+    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last."""
 
     view: View = field(default_factory=View)
     shown: Snapshot | None = None
     newer: Snapshot | None = None
+    remembered: Rollup | None = None
     failure: Failure | None = None
 
     def offer(self, reading: Snapshot | Failure) -> Desk:
@@ -43,12 +47,16 @@ class Desk:
 
     def open_incident(self, incident: Incident, rid: str | None = None) -> Desk:
         """Look at an incident, its gravest response first."""
-        reading = incident.reading(rid) or incident.readings[0]
-        return replace(self, view=replace(self.view, incident=incident.id, rid=reading.rid, page=None)).on(Cue.OPEN)
+        readings = self.shown.readings(incident) if self.shown else ()
+        chosen = next((r for r in readings if r.rid == rid), readings[0] if readings else None)
+        view = replace(
+            self.view, place=Place.INCIDENT, incident=incident.id, rid=chosen.rid if chosen else None, page=None
+        )
+        return replace(self, view=view).on(Cue.OPEN)
 
     def leave_incident(self) -> Desk:
         """Back to the list."""
-        return replace(self, view=replace(self.view, rid=None, page=None)).on(Cue.LEAVE)
+        return replace(self, view=replace(self.view, place=Place.INCIDENTS, rid=None, page=None)).on(Cue.LEAVE)
 
     def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
         """Look at another response (its first page with it) or another page."""
@@ -57,20 +65,40 @@ class Desk:
         return replace(self, view=replace(self.view, page=page))
 
     @property
+    def rollup(self) -> Rollup | None:
+        """What the first screens draw from: of what is shown, or until there is anything, what is remembered."""
+        return self.shown.rollup if self.shown else self.remembered
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the picture is of an earlier opening: it has to say so, and how old it is."""
+        return self.shown is None and self.remembered is not None
+
+    def incident_of(self, incident_id: str | None) -> Incident | None:
+        """An incident by its id."""
+        return self.rollup.incident(incident_id) if self.rollup else None
+
+    @property
     def incident(self) -> Incident | None:
         """The incident that is open or selected."""
-        return self.shown.incident(self.view.incident) if self.shown else None
+        return self.incident_of(self.view.incident)
 
     @property
     def reading(self) -> Reading | None:
-        """The response that is looked at."""
+        """The response that is looked at; None where the incident concerns none."""
+        readings = self.readings
+        return next((r for r in readings if r.rid == self.view.rid), readings[0] if readings else None)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The responses of the incident, gravest first."""
         incident = self.incident
-        return (incident.reading(self.view.rid) or incident.readings[0]) if incident else None
+        return self.shown.readings(incident) if self.shown and incident else ()
 
     def lineage(self) -> Lineage | None:
         """Pages and donors of that response."""
-        incident, reading = self.incident, self.reading
-        return lineage(self.shown, incident, reading) if self.shown and incident and reading else None
+        reading = self.reading
+        return lineage(self.shown, reading) if self.shown and reading else None
 
     def story(self, known: Lineage | None) -> PageStory | None:
         """Events of the selected page, or of the first page found."""

@@ -9,10 +9,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.core.incidents import Incident, Reading
+from console.core.incidents import Incident
 from console.core.mechanisms import mechanism
-from console.core.printable import printable
-from console.core.snapshot import Snapshot
+from console.core.printable import counted, printable
+from console.core.readings import Reading
+from console.core.rollup import Rollup
 from console.core.times import clock, duration, moment
 from forensics.verdict import Verdict
 
@@ -25,38 +26,43 @@ class Fact:
     words: str
 
 
-def facts(snapshot: Snapshot, incident: Incident) -> tuple[Fact, ...]:
+def facts(known: Rollup, incident: Incident) -> tuple[Fact, ...]:
     """What is known of an incident, most important first."""
     return (
         Fact("verdict", verdict_words(incident)),
-        Fact("mechanism", f"{incident.title}: {mechanism(incident.mechanism).story}"),
-        Fact("where", f"pool {printable(incident.pool or None)} of {printable(incident.worker or None)}"),
-        Fact("tenants", tenant_words(snapshot, incident)),
+        Fact("cause", f"{incident.title}: {mechanism(incident.cause).story}"),
+        Fact("detectors", detector_words(incident)),
+        Fact("where", ", ".join(printable(worker) for worker in incident.workers) or "not known"),
+        Fact("tenants", tenant_words(known, incident)),
         Fact("seen", seen_words(incident)),
-        Fact("growing", growing_words(snapshot, incident)),
-        Fact("next", next_words(snapshot.ledger.path, incident)),
+        Fact("growing", growing_words(known, incident)),
+        Fact("next", next_words(known.path, incident)),
     )
 
 
 def verdict_words(incident: Incident) -> str:
-    """`2 responses contaminated (1 proved), 3 exposed`."""
+    """`2 responses contaminated, 3 exposed`."""
     counts = incident.counts
     parts: list[str] = []
     for verdict in Verdict:
-        if not counts[verdict]:
-            continue
-        proved = len({r.rid for r in incident.readings if r.verdict is verdict and r.proof == "proved"})
-        noun = "" if parts else f" response{'s' * (counts[verdict] > 1)}"
-        proof = "" if verdict is Verdict.UNKNOWN else f" ({proved} proved)" if proved < counts[verdict] else " (proved)"
-        parts.append(f"{counts[verdict]}{noun} {verdict}{proof}")
-    return ", ".join(parts)
+        if counts[verdict]:
+            parts.append(f"{counts[verdict]:,}" if parts else counted(counts[verdict], "response"))
+            parts[-1] += f" {verdict}"
+    return ", ".join(parts) or "no response of it read anything that was not its own"
 
 
-def tenant_words(snapshot: Snapshot, incident: Incident) -> str:
+def detector_words(incident: Incident) -> str:
+    """`D1, D2: 8 detections`; without one, the record alone shows it."""
+    if not incident.detections:
+        return "none: the record alone shows it"
+    return f"{', '.join(incident.detectors)}: {counted(incident.detections, 'detection')}"
+
+
+def tenant_words(known: Rollup, incident: Incident) -> str:
     """`a t-acme → b t-brio`: whose content, in whose responses."""
 
     def named(tenants: tuple[str, ...]) -> str:
-        return " ".join(f"{snapshot.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
+        return " ".join(f"{known.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
 
     return f"{named(incident.donor_tenants)} → {named(incident.reader_tenants)}"
 
@@ -69,27 +75,22 @@ def seen_words(incident: Incident) -> str:
     return f"first {moment(incident.first_seen_us)}" + (f", last {duration(lasted)} later" if lasted else "")
 
 
-def growing_words(snapshot: Snapshot, incident: Incident) -> str:
+def growing_words(known: Rollup, incident: Incident) -> str:
     """Whether it goes on."""
-    if not snapshot.writing:
+    if not known.writing:
         return "no: all writers of this ledger have ended"
-    if not incident.growing:
-        return "not in the last 60 s"
-    return (
-        f"yes: {incident.recent} response{'s' * (incident.recent != 1)} in the last 60 s"
-        if incident.recent
-        else "yes: still running"
-    )
+    return "yes: the last of it is less than 10 minutes old" if incident.growing else "not in the last 10 minutes"
 
 
 def next_words(ledger: Path, incident: Incident) -> str:
     """The next command to run."""
-    runbook = mechanism(incident.mechanism).runbook
+    runbook = mechanism(incident.cause).runbook
     if runbook:
         return f"runbook run {runbook} --engine RUN_DIR/engine.json"
     if incident.worst is Verdict.UNKNOWN:
         return f"forensics gaps --ledger {shlex.quote(str(ledger))}"
-    return f"forensics query foreign-reads --ledger {shlex.quote(str(ledger))}"
+    asked = "foreign-reads" if incident.worst is not Verdict.CLEAN else "detections"
+    return f"forensics query {asked} --ledger {shlex.quote(str(ledger))}"
 
 
 def reading_words(reading: Reading, total_pages: int | None = None) -> str:
@@ -103,9 +104,3 @@ def reading_words(reading: Reading, total_pages: int | None = None) -> str:
         step = f"{reading.first_step}" if last in (None, reading.first_step) else f"{reading.first_step}–{last}"
         parts.append(f"first step {step} ({reading.first_step_proof or reading.proof}) at {clock(reading.seen_us)}")
     return ", ".join(parts)
-
-
-def open_command(ledger: Path, incident: str | None) -> str:
-    """The command that opens this view."""
-    tail = f" --incident {shlex.quote(incident)}" if incident else ""
-    return f"console --ledger {shlex.quote(str(ledger.resolve()))}{tail}"

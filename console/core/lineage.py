@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.core.incidents import Incident, Reading
 from console.core.marks import LinkStyle, link_style
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from forensics.responses import verdict_of
 from forensics.rows import Row
@@ -72,7 +72,7 @@ class Lineage:
         return foreign or tuple(p.page for p in self.pages)
 
 
-def lineage(snapshot: Snapshot, incident: Incident, reading: Reading) -> Lineage:
+def lineage(snapshot: Snapshot, reading: Reading) -> Lineage:
     """Build the lineage of one reading of an incident."""
     by_page: dict[int, list[Row]] = {}
     for finding in reading.findings:
@@ -131,7 +131,7 @@ def _donor(snapshot: Snapshot, rid: str | None, pages: int) -> Donor:
         return Donor(None, None, None, "several or unnamed", pages)
     rows = [row for row in snapshot.requests.values() if row["rid"] == rid]
     room = next((row["room"] for row in rows if row["room"] is not None), None) or _room(snapshot, rid)
-    status = next((row["status"] for row in snapshot.judged.responses if row["rid"] == rid), "")
+    status = snapshot.status_of(rid)
     return Donor(rid, next((row["tenant"] for row in rows), None), room, status, pages)
 
 

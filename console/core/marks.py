@@ -9,15 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from console.core.filter_language import ORDERED
 from forensics.verdict import Proof, Verdict
 
 
 class Severity(IntEnum):
-    """How grave an incident is; 1 is the gravest."""
+    """How grave an incident is; 1 is the gravest. The library's words stand in `of_word`."""
 
     P1 = 1
     P2 = 2
     P3 = 3
+    P4 = 4
+
+    @classmethod
+    def of_word(cls, word: str) -> Severity:
+        """`critical`, `high`, `medium`, `low`, as the query `incidents` says them."""
+        return cls(ORDERED["severity"].index(word) + 1)
 
 
 @dataclass(frozen=True)
@@ -31,25 +38,18 @@ class Mark:
 
 
 SEVERITY_MARKS: dict[Severity, Mark] = {
-    Severity.P1: Mark("▲", "P1", "#E8702A", "#8A1400"),
-    Severity.P2: Mark("◆", "P2", "#E69F00", "#8F6000"),
-    Severity.P3: Mark("●", "P3", "#56B4E9", "#0B6199"),
+    Severity.P1: Mark("▲", "P1", "#E8702A", "#872A17"),
+    Severity.P2: Mark("◆", "P2", "#E69F00", "#887401"),
+    Severity.P3: Mark("●", "P3", "#F0E442", "#2E1706"),
+    Severity.P4: Mark("·", "P4", "#56B4E9", "#1978C2"),
 }
 
 VERDICT_MARKS: dict[Verdict, Mark] = {
-    Verdict.CONTAMINATED: Mark("✗", "contaminated", "#E8702A", "#8A1400"),
-    Verdict.UNKNOWN: Mark("?", "unknown", "#E69F00", "#8F6000"),
-    Verdict.CORRUPT: Mark("≠", "corrupt", "#F0E442", "#6B6200"),
-    Verdict.EXPOSED: Mark("~", "exposed", "#56B4E9", "#0B6199"),
-    Verdict.CLEAN: Mark("○", "clean", "#A8A8A8", "#595959"),
-}
-
-VERDICT_SEVERITY: dict[Verdict, Severity] = {
-    Verdict.CONTAMINATED: Severity.P1,
-    Verdict.UNKNOWN: Severity.P2,
-    Verdict.CORRUPT: Severity.P2,
-    Verdict.EXPOSED: Severity.P3,
-    Verdict.CLEAN: Severity.P3,
+    Verdict.CONTAMINATED: Mark("✗", "contaminated", "#E8702A", "#872A17"),
+    Verdict.UNKNOWN: Mark("?", "unknown", "#E69F00", "#887401"),
+    Verdict.CORRUPT: Mark("≠", "corrupt", "#F0E442", "#2E1706"),
+    Verdict.EXPOSED: Mark("~", "exposed", "#56B4E9", "#1978C2"),
+    Verdict.CLEAN: Mark("○", "clean", "#A8A8A8", "#4C4C4C"),
 }
 
 

@@ -17,8 +17,8 @@ class Mechanism:
     runbook: str | None = None
 
 
-UNDECIDED = "undecided"
-WRONG_CONTENT = "wrong content"
+RECORD_LOST = "record lost"
+_DETECTOR = "detector "
 
 _KNOWN = (
     Mechanism(
@@ -92,21 +92,23 @@ _KNOWN = (
         "partial state",
         "only some of a request's buffers were restored",
     ),
-    Mechanism(MECHANISM_UNKNOWN, "mechanism ?", "foreign content was read; the record does not show how it came there"),
-    Mechanism(UNDECIDED, "undecided", "a gap or an undecidable order lies between origin and read"),
-    Mechanism(WRONG_CONTENT, "wrong content", "what was read was nobody else's, but was not the right content either"),
+    Mechanism(MECHANISM_UNKNOWN, "mechanism ?", "wrong content was read; the record does not show how it came there"),
+    Mechanism("P0", "shared cache", "cached pages were shared between tenants, as the policy of this engine allows"),
+    Mechanism(RECORD_LOST, "record lost", "a gap or an undecidable order lies between origin and read"),
 )
 MECHANISMS: dict[str, Mechanism] = {m.code: m for m in _KNOWN}
 
 
 def mechanism(code: str) -> Mechanism:
-    """The mechanism of a code; a code that this console does not know is shown as it is."""
+    """What is behind a cause; a code that this console does not know is shown as it is."""
+    if code.startswith(_DETECTOR):
+        return Mechanism(code, code, "a detector saw something, and no response that is judged rests on it")
     return MECHANISMS.get(code) or Mechanism(
         code, code, "this console has no words for this class; see docs/verdicts.md"
     )
 
 
 def title(code: str) -> str:
-    """`M1 short handoff`, `undecided`."""
+    """`M1 short handoff`, `record lost`, `detector D8`."""
     known = mechanism(code)
-    return f"{code} {known.short}" if code.startswith("M") and code[1:].isdigit() else known.short
+    return f"{code} {known.short}" if code[:1] in ("M", "P") and code[1:].isdigit() else known.short

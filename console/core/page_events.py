@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from console.core.incidents import Reading
 from console.core.lives import Life, PoolLives
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from engine.ledger.tag import split_tag
 from forensics.responses import verdict_of
@@ -181,7 +181,7 @@ def _request_rows(scene: _Scene) -> list[_Entry]:
 
 
 def _commit_note(scene: _Scene, row: Row) -> str:
-    reserved = [life for life in scene.lives.lives if life.req == scene.reading.req and life.start_seq < row["seq"]]
+    reserved = [life for life in scene.lives.of_request(row["req"]) if life.start_seq < row["seq"]]
     tags = {life.tag for life in reserved}
     written = {
         page

@@ -7,15 +7,20 @@ writes are marks beside the cells, so that no zoom can average them away.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from console.core.incidents import Incident, first_read_us
-from console.core.lives import Life
+from console.core.incidents import Incident
+from console.core.lives import NONE, Life, PoolLives
 from console.core.owners import OTHER
-from console.core.snapshot import Snapshot
+from console.core.readings import first_read_us
 from forensics.rows import Row, WorkerKey
 from forensics.verdict import Kind
+
+if TYPE_CHECKING:
+    from console.core.snapshot import Snapshot
 
 MAX_ROWS, MAX_COLS, MAX_MARKERS, MAX_TENURES = 512, 600, 2000, 200
 FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3
@@ -81,15 +86,11 @@ class PageMap:
 def whole_area(snapshot: Snapshot, key: WorkerKey, pool: str) -> Area:
     """All pages and all time of a pool."""
     lives = snapshot.lives(key, pool)
-    starts = [life.start_us for life in lives.lives]
-    ends = [life.end_us or life.start_us for life in lives.lives] + _landings(snapshot, key)
-    still = any(life.end_us is None for life in lives.lives)
-    end = max(ends, default=0)
-    if still and snapshot.data_us is not None:
+    start, last = lives.span_us or (0, 0)
+    end = max([last, *_landings(snapshot, key)])
+    if lives.is_open and snapshot.data_us is not None:
         end = max(end, snapshot.data_us)
-    return Area(
-        key, pool, min(starts, default=0), max(end, min(starts, default=0) + 1), 0, _last_page(snapshot, key, pool)
-    )
+    return Area(key, pool, start, max(end, start + 1), 0, _last_page(snapshot, key, pool))
 
 
 def _landings(snapshot: Snapshot, key: WorkerKey) -> list[int]:
@@ -99,15 +100,18 @@ def _landings(snapshot: Snapshot, key: WorkerKey) -> list[int]:
 
 
 def incident_area(snapshot: Snapshot, incident: Incident, margin_us: int = 120_000_000) -> Area | None:
-    """The incident's pool from `margin_us` before it was first seen to as much after, within what is recorded."""
-    epochs = [reading.epoch for reading in incident.readings if (incident.worker, reading.epoch) in snapshot.workers]
-    if not epochs or not incident.pool:
+    """The pool of its gravest response from `margin_us` before it was first seen to as much after, within the record."""
+    readings = (r for r in snapshot.readings(incident) if r.pool and (r.worker, r.epoch) in snapshot.workers)
+    gravest = next(readings, None)
+    if gravest is None:
         return None
-    whole = whole_area(snapshot, (incident.worker, epochs[0]), incident.pool)
+    whole = whole_area(snapshot, (gravest.worker, gravest.epoch), gravest.pool)
     if incident.first_seen_us is None or incident.last_seen_us is None:
         return whole
     start = max(whole.start_us, incident.first_seen_us - margin_us)
-    end = min(whole.end_us, incident.last_seen_us + margin_us)
+    # An incident's times are when its responses began; what was read was read later.
+    last = max([incident.last_seen_us, *(r.seen_us for r in snapshot.readings(incident) if r.seen_us is not None)])
+    end = min(whole.end_us, last + margin_us)
     return whole if start >= end else Area(whole.key, whole.pool, start, end, whole.first_page, whole.last_page)
 
 
@@ -126,57 +130,67 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
     pages = area.last_page - area.first_page + 1
     per_row = -(-pages // rows)
     bin_us = (area.end_us - area.start_us) / cols
-    inside = [life for life in snapshot.lives(area.key, area.pool).lives if _touches(life, area)]
-    ranks = _ranks(snapshot, area.key, inside)
-    cells = _cells(area, inside, ranks, per_row, cols)
+    inside = snapshot.lives(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
+    cells = _cells(area, inside, _ranks(snapshot, area.key, inside), per_row, cols)
     markers = sorted(
         (m for m in (*_reads(snapshot, area), *_late_writes(snapshot, area)) if _shown(m, area)),
         key=lambda m: (m.t_us, m.page, m.kind),
     )
-    tenures = _tenures(snapshot, area, inside)
+    tenures, tenures_total = _tenures(snapshot, area, inside)
     return PageMap(
         area, per_row, bin_us, cells, tuple(markers[:MAX_MARKERS]), max(len(markers) - MAX_MARKERS, 0),
-        tuple(tenures[:MAX_TENURES]), len(tenures),
+        tenures, tenures_total,
     )  # fmt: skip
-
-
-def _touches(life: Life, area: Area) -> bool:
-    in_time = life.start_us <= area.end_us and (life.end_us is None or life.end_us >= area.start_us)
-    return in_time and area.first_page <= life.page <= area.last_page
 
 
 def _shown(marker: Marker, area: Area) -> bool:
     return area.start_us <= marker.t_us <= area.end_us and area.first_page <= marker.page <= area.last_page
 
 
-def _ranks(snapshot: Snapshot, key: WorkerKey, lives: list[Life]) -> dict[int | None, int]:
-    found = {}
-    for req in {life.req for life in lives}:
-        owner = snapshot.owners.of(snapshot.tenant_of(key, req))
-        found[req] = SHARED_RANK if owner.rank == OTHER.rank else FIRST_NAMED + owner.rank
-    return found
+def _ranks(snapshot: Snapshot, key: WorkerKey, lives: PoolLives) -> np.ndarray:
+    """The cell value of every life's owner, uint8."""
+    requests, place = np.unique(lives.req, return_inverse=True)
+    found = np.empty(len(requests), np.uint8)
+    for i, req in enumerate(requests.tolist()):
+        owner = snapshot.owners.of(snapshot.tenant_of(key, None if req == NONE else req))
+        found[i] = SHARED_RANK if owner.rank == OTHER.rank else FIRST_NAMED + owner.rank
+    return found[place]
 
 
-def _cells(area: Area, lives: list[Life], ranks: dict[int | None, int], per_row: int, cols: int) -> np.ndarray:
-    scale = cols / (area.end_us - area.start_us)
+def _cells(area: Area, lives: PoolLives, ranks: np.ndarray, per_row: int, cols: int) -> np.ndarray:
     pages = area.last_page - area.first_page + 1
     block = max(_BLOCK_PAGES // per_row, 1) * per_row
-    by_block: dict[int, list[Life]] = {}
-    for life in lives:
-        by_block.setdefault((life.page - area.first_page) // block, []).append(life)
     parts = []
     for first in range(0, pages, block):
         height = min(block, pages - first)
+        low, high = np.searchsorted(lives.page, [area.first_page + first, area.first_page + first + height])
         grid = np.zeros((-(-height // per_row) * per_row, cols), np.uint8)
-        for life in by_block.get(first // block, []):
-            row = life.page - area.first_page - first
-            start = max(int((life.start_us - area.start_us) * scale), 0)
-            end = cols - 1 if life.end_us is None else min(int((life.end_us - area.start_us) * scale), cols - 1)
-            grid[row, min(start, cols - 1) : end + 1] = ranks[life.req]
-            if life.held_us is not None:
-                grid[row, max(int((life.held_us - area.start_us) * scale), 0) : end + 1] = HELD
+        if low < high:
+            grid[:height] = _grid(area, lives, ranks, slice(int(low), int(high)), first, height, cols)
         parts.append(_majority(grid, per_row))
     return np.concatenate(parts)
+
+
+def _grid(
+    area: Area, lives: PoolLives, ranks: np.ndarray, chosen: slice, first: int, height: int, cols: int
+) -> np.ndarray:
+    """Cells of single pages: in every bin the life that began last, if it touches the bin."""
+    scale = cols / (area.end_us - area.start_us)
+
+    def column(t: np.ndarray) -> np.ndarray:
+        return np.clip(np.floor((t - area.start_us) * scale).astype(np.int64), 0, cols - 1)
+
+    ended, held = lives.end_us[chosen], lives.held_us[chosen]
+    begin, end = column(lives.start_us[chosen]), np.where(ended == NONE, cols - 1, column(ended))
+    latest = np.zeros((height, cols), np.int32)  # lives are counted from 1, since 0 is none
+    row = lives.page[chosen] - area.first_page - first
+    np.maximum.at(latest, (row, begin), np.arange(1, len(row) + 1, dtype=np.int32))
+    latest = np.maximum.accumulate(latest, axis=1)
+    at, bins = np.maximum(latest - 1, 0), np.arange(cols)
+    touches = (latest > 0) & (bins <= end[at])
+    cells = np.where(touches, ranks[chosen][at], FREE)
+    is_held = touches & (held[at] != NONE) & (bins >= column(held)[at])
+    return np.where(is_held, HELD, cells).astype(np.uint8)
 
 
 def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
@@ -192,7 +206,7 @@ def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
 def _reads(snapshot: Snapshot, area: Area) -> list[Marker]:
     found = []
     for incident in snapshot.incidents:
-        for reading in incident.readings:
+        for reading in snapshot.readings(incident):
             if (reading.worker, reading.epoch, reading.pool) != (*area.key, area.pool):
                 continue
             for finding in reading.findings:
@@ -244,14 +258,18 @@ def _late_write(snapshot: Snapshot, area: Area, key: WorkerKey, row: Row, life: 
     return Marker(LATE_WRITE, t, life.page, reader, owner, None, f"{words}, by {row['worker']}")
 
 
-def _tenures(snapshot: Snapshot, area: Area, lives: list[Life]) -> list[Tenure]:
-    by_tag: dict[tuple[int, int | None, str | None], list[Life]] = {}
-    for life in lives:
-        by_tag.setdefault((life.tag, life.end_seq, life.cause), []).append(life)
-    return [
-        Tenure(
-            tuple(sorted(life.page for life in group)), snapshot.rid_of(area.key, group[0].req),
-            snapshot.tenant_of(area.key, group[0].req), group[0].start_us, group[0].end_us, group[0].cause,
+def _tenures(snapshot: Snapshot, area: Area, lives: PoolLives) -> tuple[tuple[Tenure, ...], int]:
+    """The first MAX_TENURES allocations, by when they began, and how many there are."""
+    columns = {"tag": lives.tag, "end": lives.end_seq, "cause": lives.cause, "began": lives.start_seq}
+    groups = pa.table(columns).group_by(["tag", "end", "cause"]).aggregate([("began", "min")])
+    firsts = groups.sort_by([("began_min", "ascending"), ("end", "ascending")]).slice(0, MAX_TENURES).to_pylist()
+    tenures = []
+    for group in firsts:
+        mine = np.flatnonzero(
+            (lives.tag == group["tag"]) & (lives.end_seq == group["end"]) & (lives.cause == group["cause"])
         )
-        for group in by_tag.values()
-    ]  # fmt: skip
+        life = lives.life(int(mine[0]))
+        rid, tenant = snapshot.rid_of(area.key, life.req), snapshot.tenant_of(area.key, life.req)
+        pages = tuple(sorted(lives.page[mine].tolist()))
+        tenures.append(Tenure(pages, rid, tenant, life.start_us, life.end_us, life.cause))
+    return tuple(tenures), len(groups)

@@ -12,6 +12,7 @@ from console.core.incidents import Incident
 from console.core.lineage import lineage
 from console.core.page_events import page_story
 from console.core.printable import counted, printable, ranges
+from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from console.core.times import clock_ms, moment
 from forensics.verdict import Verdict
@@ -31,17 +32,17 @@ def incident_list(snapshot: Snapshot) -> Iterator[str]:
     for incident in snapshot.incidents:
         yield ""
         yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-        for fact in facts(snapshot, incident):
+        for fact in facts(snapshot.rollup, incident):
             yield f"{fact.label}: {fact.words}"
 
 
 def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
     """The Incident screen, every response of it."""
     yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-    for fact in facts(snapshot, incident):
+    for fact in facts(snapshot.rollup, incident):
         yield f"{fact.label}: {fact.words}"
-    for reading in incident.readings:
-        known = lineage(snapshot, incident, reading)
+    for reading in snapshot.readings(incident):
+        known = lineage(snapshot, reading)
         yield ""
         judged = reading_words(reading, known.total)
         yield f"response {printable(reading.rid)}, tenant {printable(reading.tenant)}, {judged}"
@@ -53,11 +54,10 @@ def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
         if reading.reason:
             yield f"reason: {printable(reading.reason)}"
         if known.found:
-            yield from _story(snapshot, incident, known.found[0], reading.key)
+            yield from _story(snapshot, reading, known.found[0])
 
 
-def _story(snapshot: Snapshot, incident: Incident, page: int, key: str) -> Iterator[str]:
-    reading = next(r for r in incident.readings if r.key == key)
+def _story(snapshot: Snapshot, reading: Reading, page: int) -> Iterator[str]:
     yield f"order of events on page {page} of {printable(reading.worker)}, UTC:"
     for event in page_story(snapshot, reading, page).events:
         here = " LOOK HERE" if event.offending else ""

@@ -11,14 +11,22 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from console.core.incidents import Incident, Judged, group_incidents, still_judging
+from console.core.bins import bin_seconds
+from console.core.incidents import QUERY, Incident, incidents_of, with_names
+from console.core.judging import Judging
+from console.core.library_rows import library_rows
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
+from console.core.readings import Reading, readings_of
+from console.core.rollup import Rollup, rollup_of
 from engine.ledger.reader import Ledger, Problem
 from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
+
+QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
+"""What is asked of the library at every reading, all at once."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,11 @@ class Snapshot:
     reads: ForeignReads
     taken_us: int
     fingerprint: str
+
+    @cached_property
+    def rollup(self) -> Rollup:
+        """What the first screens show of it. Raises QueryStopped."""
+        return rollup_of(self)
 
     @property
     def name(self) -> str:
@@ -52,6 +65,12 @@ class Snapshot:
         return max((t for t in times if t is not None), default=None)
 
     @cached_property
+    def first_us(self) -> int | None:
+        """Time of the first row of any table."""
+        times = [pc.min(table["t"].cast(pa.int64())).as_py() for table in self.ledger.tables.values() if table.num_rows]
+        return min((t for t in times if t is not None), default=None)
+
+    @cached_property
     def workers(self) -> dict[WorkerKey, WorkerRows]:
         """Rows by worker epoch."""
         return worker_rows(self.ledger)
@@ -64,44 +83,77 @@ class Snapshot:
     @cached_property
     def requests(self) -> dict[tuple[str, int, int], Row]:
         """The `receive` row of every request, by (worker, epoch, req)."""
-        return {
-            (*key, row["req"]): row
-            for key, rows in self.workers.items()
-            for row in rows.requests
-            if row["op"] == "receive"
-        }
+        rows = self.ledger.tables["requests"]
+        received = rows_of(rows.filter(pc.equal(rows["op"], "receive")))
+        return {(row["worker"], row["epoch"], row["req"]): row for row in received}
 
     @cached_property
-    def judged(self) -> Judged:
-        """Responses and findings as rows, as the grouping wants them."""
-        alive = frozenset((w.worker, w.epoch) for w in self.ledger.writers if w.state == "open")
-        return Judged(rows_of(self.reads.responses), rows_of(self.reads.findings), self.workers, alive, self.taken_us)
+    def judged(self) -> Judging:
+        """Which responses are judged, and which wait for rows that are on their way."""
+        return Judging(self.ledger, self.reads, self.taken_us)
+
+    @cached_property
+    def bin_s(self) -> int:
+        """Length of the stretches of time in which figures count."""
+        return bin_seconds(self.first_us or 0, self.data_us or 0)
+
+    @cached_property
+    def library(self) -> dict[str, pa.Table]:
+        """Rows of the library's `QUERIES` by name; what waits is not judged. Raises QueryStopped."""
+        return library_rows(self.ledger, self.judged.settled, QUERIES, {"bucket": f"{self.bin_s}s"})
+
+    @cached_property
+    def incident_rows(self) -> pa.Table:
+        """The library's incidents, gravest first, with the names behind their counts."""
+        return with_names(self.library[QUERY], self.judged.settled.findings)
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
-        """The incidents, gravest and newest first."""
-        return group_incidents(self.judged)
+        """The incidents, gravest first."""
+        return incidents_of(self.incident_rows, self.writing)
+
+    def status_of(self, rid: str) -> str:
+        """How a response ended; nothing where it is not known."""
+        return self._statuses.get(rid, "")
+
+    @cached_property
+    def _statuses(self) -> dict[str, str]:
+        responses = self.reads.responses
+        return dict(zip(responses["rid"].to_pylist(), responses["status"].to_pylist(), strict=True))
 
     @cached_property
     def judging(self) -> int:
         """Responses that still run, or whose last rows are still on the way: not judged yet."""
-        return still_judging(self.judged)
+        return len(self.judged.waiting)
 
     @cached_property
     def counts(self) -> dict[Verdict, int]:
         """Responses by verdict; those not judged yet are left out of `unknown`."""
-        counts = dict(self.reads.counts)
-        counts[Verdict.UNKNOWN] -= self.judging
-        return counts
+        return self.judged.settled.counts
+
+    @cached_property
+    def _readings(self) -> dict[str, tuple[Reading, ...]]:
+        return {}
+
+    def readings(self, incident: Incident) -> tuple[Reading, ...]:
+        """What an incident says of each of its responses, gravest first; none where it concerns no response."""
+        if incident.id not in self._readings:
+            self._readings[incident.id] = readings_of(incident, self.judged.settled, self.workers)
+        return self._readings[incident.id]
 
     @cached_property
     def owners(self) -> Owners:
         """Tenants with their letters."""
-        receives = sorted(self.requests.values(), key=lambda row: (row["t"], row["worker"], row["seq"]))
         involved = {
             tenant for incident in self.incidents for tenant in (*incident.donor_tenants, *incident.reader_tenants)
         }
-        return name_owners((row["tenant"] for row in receives if row["tenant"]), frozenset(involved))
+        return name_owners(self.tenants, frozenset(involved))
+
+    @cached_property
+    def tenants(self) -> tuple[str, ...]:
+        """Tenants in the order in which they first appeared."""
+        receives = sorted(self.requests.values(), key=lambda row: (row["t"], row["worker"], row["seq"]))
+        return tuple(dict.fromkeys(row["tenant"] for row in receives if row["tenant"]))
 
     @cached_property
     def pools(self) -> tuple[tuple[WorkerKey, str], ...]:

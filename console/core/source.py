@@ -1,7 +1,7 @@
 """Where snapshots come from: a ledger directory, read again when its files have changed.
 
-Invariant: the only file access of the console. A reading that fails says why and what to do, and costs nothing that was
-read before.
+Invariant: of a ledger, nothing else in the console reads a file but `rollup_store`, which looks at sizes and marks. A
+reading that fails says why and what to do, and costs nothing that was read before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from console.core.rollup import Rollup
+from console.core.rollup_store import RollupStore, ledger_marks
 from console.core.snapshot import Snapshot
 from engine.ledger.errors import LedgerError
 from engine.ledger.reader import read_ledger
@@ -20,7 +22,7 @@ from forensics.foreign_reads import EnginesDisagree, foreign_reads
 
 AUTO = "auto"
 REDATE_US = 5_000_000
-"""How often a snapshot of unchanged files is judged anew by the clock (what is on the way, what still grows)."""
+"""How often a snapshot of unchanged files is judged anew by the clock (what is on the way)."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,14 @@ class LedgerSource:
     """Reads one ledger. `now_us` gives microseconds UTC.
 
     `engine` is that of `forensics.foreign_reads`, or `auto`: the replay alone while writers are alive, since a picture
-    is wanted every second, and both engines with their comparison as soon as the ledger is finished.
+    is wanted every second, and both engines with their comparison as soon as the ledger is finished. `store` keeps what
+    the first screens show for the next opening.
     """
 
-    def __init__(self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO) -> None:
-        self.path, self.now_us, self.engine = path, now_us, engine
+    def __init__(
+        self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO, store: RollupStore | None = None
+    ) -> None:
+        self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
         self._last: Snapshot | Failure | None = None
         self._seen = ""
 
@@ -54,16 +59,25 @@ class LedgerSource:
             hint = f"it contains ledgers: {', '.join(inner)}" if inner else "is it the right directory?"
             raise LedgerError(f"{self.path}: holds no ledger (no epochs/, wal/ or manifest/); {hint}")
 
+    def remembered(self) -> Rollup | None:
+        """What was seen of this ledger when it was last open, if it was; at once, and perhaps no longer so."""
+        return self.store.load(self.path) if self.store is not None else None
+
     def read(self) -> Snapshot | Failure:
         """Read now, whatever has changed."""
         self._seen = self.fingerprint()
         at = self.now_us()
+        marks = ledger_marks(self.path)
         try:
             ledger = read_ledger(self.path)
             live = any(writer.state == "open" for writer in ledger.writers)
             engine = ("replay" if live else "both") if self.engine == AUTO else self.engine
             reads = foreign_reads(ledger, engine=engine)
-            self._last = Snapshot(ledger, reads, at, self._seen)
+            snapshot = Snapshot(ledger, reads, at, self._seen)
+            rollup = snapshot.rollup  # made here, so that what fails in a query is a failure of the reading
+            if self.store is not None:
+                self.store.keep(rollup, marks)
+            self._last = snapshot
         except LedgerError as error:
             self._last = Failure(
                 str(error), "check --ledger; this view goes on by itself when the ledger can be read", at
@@ -83,7 +97,7 @@ class LedgerSource:
         last, now = self._last, self.now_us()
         if not isinstance(last, Snapshot) or now - last.taken_us < REDATE_US:
             return None
-        if not last.judging and not any(incident.growing for incident in last.incidents):
+        if not last.judging:
             return None
         self._last = replace(last, taken_us=now)
         return self._last

@@ -1,12 +1,16 @@
 """What is being looked at: one immutable value, from which every screen draws.
 
-Invariant: a view is changed only by making another one. The mode follows `TRANSITIONS` and nothing else.
+Invariant: a view is changed only by making another one. The mode follows `TRANSITIONS` and nothing else; a view that is
+live never has a range that stands still.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from console.core.places import Place
+from console.core.time_range import ALL, Spans, TimeRange
 
 
 class Mode(StrEnum):
@@ -15,6 +19,7 @@ class Mode(StrEnum):
     LIVE = "live"
     PAUSED = "paused"
     HELD = "held"  # paused by opening something; leaving it resumes
+    REPLAY = "replay"
     FINISHED = "finished"
 
 
@@ -25,6 +30,9 @@ class Cue(StrEnum):
     OPEN = "open"
     LEAVE = "leave"
     FOLLOW = "follow"
+    FIX = "fix"  # a range was chosen that stands still
+    PLAY = "play"
+    STOP = "stop"
     WRITERS_ENDED = "writers ended"
     WRITERS_CAME = "writers came"
 
@@ -32,31 +40,123 @@ class Cue(StrEnum):
 TRANSITIONS: dict[tuple[Mode, Cue], Mode] = {
     (Mode.LIVE, Cue.TOGGLE): Mode.PAUSED,
     (Mode.LIVE, Cue.OPEN): Mode.HELD,
+    (Mode.LIVE, Cue.FIX): Mode.PAUSED,
+    (Mode.LIVE, Cue.PLAY): Mode.REPLAY,
     (Mode.LIVE, Cue.WRITERS_ENDED): Mode.FINISHED,
     (Mode.PAUSED, Cue.TOGGLE): Mode.LIVE,
     (Mode.PAUSED, Cue.FOLLOW): Mode.LIVE,
+    (Mode.PAUSED, Cue.PLAY): Mode.REPLAY,
     (Mode.HELD, Cue.TOGGLE): Mode.LIVE,
     (Mode.HELD, Cue.FOLLOW): Mode.LIVE,
     (Mode.HELD, Cue.LEAVE): Mode.LIVE,
+    (Mode.HELD, Cue.FIX): Mode.PAUSED,
+    (Mode.HELD, Cue.PLAY): Mode.REPLAY,
+    (Mode.REPLAY, Cue.STOP): Mode.PAUSED,
+    (Mode.REPLAY, Cue.FOLLOW): Mode.LIVE,
+    (Mode.FINISHED, Cue.PLAY): Mode.REPLAY,
     (Mode.FINISHED, Cue.WRITERS_CAME): Mode.LIVE,
 }
 """A pair that is not listed leaves the mode as it is."""
 
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How fast the cursor moves over the record; it stands where `is_playing` is false."""
+
+    speed: float = 1.0
+    is_playing: bool = True
+
+    def faster(self, by: int) -> Replay:
+        """`by` steps of `SPEEDS` faster, or slower where it is negative."""
+        at = min(max(SPEEDS.index(self.speed) + by, 0), len(SPEEDS) - 1)
+        return replace(self, speed=SPEEDS[at])
+
+
+@dataclass(frozen=True)
+class Sort:
+    """By which column the rows of the screen's table stand."""
+
+    column: str
+    descending: bool = False
+
+    @property
+    def text(self) -> str:
+        """`severity`, or `-first`: the last first."""
+        return f"-{self.column}" if self.descending else self.column
+
+    @classmethod
+    def parse(cls, text: str) -> Sort:
+        """From its text."""
+        return cls(text.removeprefix("-"), text.startswith("-"))
+
 
 @dataclass(frozen=True)
 class View:
-    """Mode and selection. `incident`, `rid`, `page` are keys, never places in a list: they survive a refresh."""
+    """Place, time, filter, sort, mode and selection.
 
+    `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
+    that is pointed at, and the position of a replay. `options` are what one screen alone knows, as (name, value), sorted.
+    """
+
+    place: Place = Place.OVERVIEW
+    range: TimeRange = ALL
+    cursor_us: int | None = None
+    filter: str = ""
+    sort: Sort | None = None
     mode: Mode = Mode.LIVE
+    replay: Replay | None = None
     incident: str | None = None
     rid: str | None = None
     page: int | None = None
+    pool: str | None = None
+    title: str = ""
+    options: tuple[tuple[str, str], ...] = ()
 
     def on(self, cue: Cue) -> View:
-        """The view after `cue`."""
-        return replace(self, mode=TRANSITIONS.get((self.mode, cue), self.mode))
+        """The view after `cue`. What becomes live with a range that stands still sees the whole record again."""
+        mode = TRANSITIONS.get((self.mode, cue), self.mode)
+        followed = ALL if mode is Mode.LIVE and not self.range.follows else self.range
+        if mode is not Mode.REPLAY:
+            return replace(self, mode=mode, range=followed, replay=None)
+        return replace(self, mode=mode, replay=self.replay or Replay())
+
+    def with_range(self, wanted: TimeRange) -> View:
+        """Another range; one that stands still ends following."""
+        view = self if wanted.follows else self.on(Cue.FIX)
+        return replace(view, range=wanted)
+
+    def followed(self, now_us: int, spans: Spans) -> View:
+        """Follow the record again, over as long a time as was looked at."""
+        return replace(self, range=self.range.following(now_us, spans)).on(Cue.FOLLOW)
+
+    def toggled(self) -> View:
+        """Pause or go on: the view, or in a replay its playing."""
+        if self.replay is not None:
+            return replace(self, replay=replace(self.replay, is_playing=not self.replay.is_playing))
+        return self.on(Cue.TOGGLE)
+
+    def played(self, elapsed_us: int, first_us: int, last_us: int) -> View:
+        """The replay after `elapsed_us` of real time, over a record of [first_us, last_us]; it stops at the end."""
+        if self.replay is None or not self.replay.is_playing:
+            return self
+        start = first_us if self.cursor_us is None else self.cursor_us
+        at = min(max(start + round(elapsed_us * self.replay.speed), first_us), last_us)
+        return replace(self, cursor_us=at, replay=replace(self.replay, is_playing=at < last_us))
+
+    def option(self, name: str) -> str | None:
+        """What one screen's option is set to."""
+        return dict(self.options).get(name)
+
+    def with_option(self, name: str, value: str | None) -> View:
+        """An option set, or taken away."""
+        options = dict(self.options) | ({name: value} if value is not None else {})
+        if value is None:
+            options.pop(name, None)
+        return replace(self, options=tuple(sorted(options.items())))
 
     @property
     def paused(self) -> bool:
         """Whether newer data are kept from view."""
-        return self.mode in (Mode.PAUSED, Mode.HELD)
+        return self.mode in (Mode.PAUSED, Mode.HELD, Mode.REPLAY)

@@ -6,6 +6,7 @@ Invariant: the desk changes here only; reading happens in one worker thread at a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import App
@@ -13,10 +14,11 @@ from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
 from console.core.desk import Desk
-from console.core.incident_words import open_command
+from console.core.places import Place
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
-from console.core.view import Cue, Mode
+from console.core.view import Cue, Mode, View
+from console.core.view_link import to_command
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
 from console.tui.incidents_screen import IncidentsScreen
@@ -25,7 +27,7 @@ from console.tui.screen_base import DeskScreen
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
-"""A reading of T seconds is followed by REST_FACTOR x T seconds of rest: a large ledger costs a fifth of a core."""
+"""A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
 
 
 class ConsoleApp(App[None]):
@@ -35,11 +37,12 @@ class ConsoleApp(App[None]):
     TITLE = "kvwitness"
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, source: LedgerSource, incident: str | None = None) -> None:
+    def __init__(self, source: LedgerSource, view: View | None = None) -> None:
         super().__init__()
-        self.source, self.desk = source, Desk()
+        view = view or View(place=Place.INCIDENTS)
+        self.source, self.desk = source, Desk(replace(view, place=Place.INCIDENTS, incident=None))
         self.ledger_name = source.path.resolve().name
-        self._wanted = incident
+        self._wanted = view.incident if view.place is Place.INCIDENT else None
         self._rest_until = 0.0
 
     def on_mount(self) -> None:
@@ -47,6 +50,7 @@ class ConsoleApp(App[None]):
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name
+        self.desk = replace(self.desk, remembered=self.source.remembered())
         self.push_screen(IncidentsScreen())
         self.look()
         self.set_interval(POLL_SECONDS, self.look)
@@ -60,11 +64,15 @@ class ConsoleApp(App[None]):
         self.redraw_header()
 
     def _read(self) -> Snapshot | Failure | None:
-        started = time.monotonic()
+        started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = reading.incidents, reading.owners, reading.order  # computed here rather than while drawing
-            took = time.monotonic() - started
+            _ = (
+                reading.rollup.incidents,
+                reading.rollup.owners,
+                reading.order,
+            )  # computed here rather than while drawing
+            took = time.thread_time() - started
             self._rest_until = time.monotonic() + REST_FACTOR * took
         return reading
 
@@ -78,7 +86,7 @@ class ConsoleApp(App[None]):
         self.desk = self.desk.offer(reading)
         if self._wanted is not None and self.desk.shown is not None:
             wanted, self._wanted = self._wanted, None
-            if self.desk.shown.incident(wanted) is None:
+            if self.desk.incident_of(wanted) is None:
                 self.notify(
                     f"{wanted} is no incident of this ledger; these are", title="No such incident", markup=False
                 )
@@ -93,13 +101,13 @@ class ConsoleApp(App[None]):
 
     def redraw_header(self) -> None:
         """Ages in the header move on although nothing else does."""
-        if self.desk.view.paused or self.desk.failure is not None:
+        if self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None:
             self.redraw()
 
     def open_incident(self, incident_id: str, rid: str | None = None) -> None:
         """Open the Incident screen."""
-        incident = self.desk.shown.incident(incident_id) if self.desk.shown else None
-        if incident is None:
+        incident = self.desk.incident_of(incident_id)
+        if incident is None or self.desk.shown is None:
             return
         self.desk = self.desk.open_incident(incident, rid)
         if not isinstance(self.screen, IncidentScreen):
@@ -124,7 +132,7 @@ class ConsoleApp(App[None]):
 
     def do_copy(self) -> None:
         """Copy the command that opens this view."""
-        command = open_command(self.source.path, self.desk.view.incident)
+        command = to_command(self.desk.view, self.source.path)
         self.copy_to_clipboard(command)
         self.notify(command, title="Copied", markup=False)
 

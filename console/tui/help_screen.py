@@ -11,9 +11,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from console.core.actions import Place, actions_of
+from console.core.actions import actions_of
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, LinkStyle
+from console.core.places import Place
 from console.tui.palette import Palette
+from console.tui.screen_base import BUILT
 
 MEANINGS = {
     "contaminated": "read another's content, and a token left afterwards",
@@ -42,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
         """The help text."""
         text = Text()
         text.append(f"Keys of {self.place}\n", style=palette.strong)
-        for action in actions_of(self.place):
+        for action in actions_of(self.place, BUILT):
             text.append(f"  {action.shown:<7}", style=palette.strong)
             text.append(f"{action.words}\n")
         text.append("  tab    next pane        ^p  command palette\n\nLegend\n", style=palette.quiet)

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from rich.text import Text
 
 from console.core.incident_words import facts, reading_words
-from console.core.incidents import Incident, Reading
+from console.core.incidents import Incident
 from console.core.printable import printable, shorten
+from console.core.readings import Reading
+from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.times import clock, duration
 from console.tui.columns import Column, fit, heading, row_text
@@ -22,14 +24,14 @@ CURSOR_WIDTH = 2
 LABEL_WIDTH = 11
 
 
-def incident_table(snapshot: Snapshot, width: int, palette: Palette) -> tuple[Text, list[Line]]:
+def incident_table(known: Rollup, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Column titles and one line per incident, keyed by its id."""
-    fitted = fit(_incident_columns(snapshot, palette, width), width - CURSOR_WIDTH - 1)
-    lines = [Line(incident.id, row_text(fitted, incident)) for incident in snapshot.incidents]
+    fitted = fit(_incident_columns(known, palette, width), width - CURSOR_WIDTH - 1)
+    lines = [Line(incident.id, row_text(fitted, incident)) for incident in known.incidents]
     return _titles(heading(fitted), width, palette), lines
 
 
-def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[Column[Incident]]:
+def _incident_columns(known: Rollup, palette: Palette, width: int) -> list[Column[Incident]]:
     def count(verdict: Verdict) -> Callable[[Incident], Text]:
         def cell(incident: Incident) -> Text:
             n = incident.counts[verdict]
@@ -39,33 +41,32 @@ def _incident_columns(snapshot: Snapshot, palette: Palette, width: int) -> list[
 
     return [
         Column("SEV", 3, lambda i: severity_text(i.severity, palette)),
-        Column("ID", 8, lambda i: i.id),
-        Column("MECHANISM", 19, lambda i: i.title, flexible=width < 100),
+        Column("ID", 10, lambda i: i.id),
+        Column("CAUSE", 19, lambda i: i.title, flexible=width < 100),
         Column("FIRST SEEN", 10, lambda i: clock(i.first_seen_us), 2),
         Column("LASTED", 8, lambda i: duration(i.lasted_us or None), 5, right=True),
         Column("✗", 4, count(Verdict.CONTAMINATED), 0, right=True),
         Column("?", 3, count(Verdict.UNKNOWN), 1, right=True),
         Column("≠", 3, count(Verdict.CORRUPT), 6, right=True),
         Column("~", 3, count(Verdict.EXPOSED), 1, right=True),
-        Column("TENANTS", 7, lambda i: _tenants(snapshot, i), 3),
+        Column("TENANTS", 7, lambda i: _tenants(known, i), 3),
         Column("STATE", 7, lambda i: "grows" if i.growing else "quiet", 4),
-        Column("WORKER", 14, lambda i: printable(i.worker or None), 7),
-        Column("POOL", 6, lambda i: printable(i.pool or None), 9),
-        Column("GROWING", 26, lambda i: f"+{i.recent} in 60 s" if i.growing else "", 10, flexible=width >= 100),
+        Column("DETECTORS", 9, lambda i: " ".join(i.detectors), 7),
+        Column("WORKERS", 26, lambda i: printable(", ".join(i.workers) or None), 9, flexible=width >= 100),
     ]
 
 
-def _tenants(snapshot: Snapshot, incident: Incident) -> str:
+def _tenants(known: Rollup, incident: Incident) -> str:
     def letters(tenants: tuple[str, ...]) -> str:
-        return "".join(sorted({snapshot.owners.of(t).letter for t in tenants})) or "?"
+        return "".join(sorted({known.owners.of(t).letter for t in tenants})) or "?"
 
     return f"{letters(incident.donor_tenants)}→{letters(incident.reader_tenants)}"
 
 
-def fact_lines(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> Text:
+def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette) -> Text:
     """The facts of an incident, wrapped to `width`."""
     block = Text(end="")
-    for fact in facts(snapshot, incident):
+    for fact in facts(known, incident):
         words = _wrapped(fact.words, width - LABEL_WIDTH - 2)
         for i, part in enumerate(words):
             block.append(f" {fact.label if not i else '':<{LABEL_WIDTH}}", style=palette.quiet)
@@ -81,6 +82,7 @@ def _wrapped(words: str, width: int) -> list[str]:
 
 def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Column titles and one line per response of an incident, keyed by rid."""
+    readings = snapshot.readings(incident)
     columns: list[Column[Reading]] = [
         Column(
             "RESPONSE", 14, lambda r: Text.assemble(verdict_text(r.verdict, palette, shorten(printable(r.rid), 40)))
@@ -95,9 +97,9 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
         columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
         columns.pop()
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(r.key, row_text(fitted, r)) for r in incident.readings[:200]]
-    if len(incident.readings) > 200:
-        lines.append(Line(None, Text(f"… 200 of {len(incident.readings):,} shown; forensics query has all", end="")))
+    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:200]]
+    if len(readings) > 200:
+        lines.append(Line(None, Text(f"… 200 of {len(readings):,} shown; forensics query has all", end="")))
     return _titles(heading(fitted), width, palette), lines
 
 

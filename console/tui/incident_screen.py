@@ -12,11 +12,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from console.core.actions import Place
 from console.core.lineage import Lineage
 from console.core.marks import VERDICT_MARKS
 from console.core.page_events import PageStory
 from console.core.page_map import incident_area, page_map
+from console.core.places import Place
 from console.core.printable import printable, shorten
 from console.core.view import Cue
 from console.tui.incident_lines import fact_lines, reading_table
@@ -70,9 +70,11 @@ class IncidentScreen(DeskScreen):
         desk, width = self.console_app.desk, self.app.size.width
         incident, reading = desk.incident, desk.reading
         line = Text(" Incidents › ", end="", style=self.palette.quiet)
-        if incident is None or reading is None:
+        if incident is None:
             return cut(line.append(f"{printable(desk.view.incident)} is not in this ledger any more"), width)
-        rids = list(dict.fromkeys(r.rid for r in incident.readings))
+        if reading is None:
+            return cut(line.append(f"{incident.id} {incident.title}", style=self.palette.strong), width)
+        rids = list(dict.fromkeys(r.rid for r in desk.readings))
         line.append(f"{incident.id} {incident.title}", style=self.palette.strong)
         line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
         return cut(line, width)
@@ -81,7 +83,10 @@ class IncidentScreen(DeskScreen):
         """Everything below the breadcrumb."""
         desk, palette = self.console_app.desk, self.palette
         shown, incident, reading, known = desk.shown, desk.incident, desk.reading, desk.lineage()
-        if shown is None or incident is None or reading is None or known is None:
+        if shown is None or incident is None:
+            return
+        if reading is None or known is None:
+            self._draw_without_response(width)
             return
         wide = width >= 140
         right = width - LEFT_WIDTH if wide else width
@@ -96,6 +101,17 @@ class IncidentScreen(DeskScreen):
         if wide:
             self._draw_left()
             self._draw_map(right)
+
+    def _draw_without_response(self, width: int) -> None:
+        """Detectors saw something, and no response rests on it."""
+        words = " no response is concerned: detectors saw this, and nothing that is judged rests on it"
+        self.query_one("#victim", Static).update(cut(Text(words, end=""), width))
+        self.query_one("#pages", LineList).show([])
+        self.query_one("#events", LineList).show([])
+        for rule_id, title in (("#lineage-rule", "PAGES ◂ DONORS"), ("#events-rule", "ORDER OF EVENTS")):
+            self.query_one(rule_id, Static).update(rule(title, width, self.palette))
+        self._story = None
+        self.query_one("#proof", Static).update("")
 
     def _page(self, known: Lineage) -> int | None:
         selected = self.console_app.desk.view.page
@@ -154,12 +170,12 @@ class IncidentScreen(DeskScreen):
         if shown is None or incident is None or reading is None:
             return
         inner = LEFT_WIDTH - 1
-        self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(incident.readings)}"))
+        self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(desk.readings)}"))
         titles, lines = reading_table(shown, incident, inner, palette)
         self.query_one("#responses-titles", Static).update(titles)
         self.query_one("#responses", LineList).show(lines, reading.key)
         self.query_one("#summary-rule", Static).update(rule(incident.id, inner, palette))
-        self.query_one("#summary", Static).update(fact_lines(shown, incident, inner, palette))
+        self.query_one("#summary", Static).update(fact_lines(shown.rollup, incident, inner, palette))
 
     def _draw_map(self, width: int) -> None:
         desk, palette = self.console_app.desk, self.palette
@@ -197,8 +213,7 @@ class IncidentScreen(DeskScreen):
 
     @on(LineList.Moved, "#responses")
     def _select_response(self, event: LineList.Moved) -> None:
-        incident = self.console_app.desk.incident
-        reading = next((r for r in incident.readings if r.key == event.key), None) if incident else None
+        reading = next((r for r in self.console_app.desk.readings if r.key == event.key), None)
         if reading is not None:
             self._show_response(reading.rid)
 
@@ -229,7 +244,7 @@ class IncidentScreen(DeskScreen):
         if 0 <= at < len(known.found):
             app.desk = app.desk.select(page=known.found[at])
         else:
-            rids = list(dict.fromkeys(r.rid for r in incident.readings))
+            rids = list(dict.fromkeys(r.rid for r in app.desk.readings))
             rid = rids[(rids.index(reading.rid) + by) % len(rids)]
             app.desk = replace(app.desk, view=replace(app.desk.view, rid=rid, page=None))
             there = app.desk.lineage()
@@ -248,7 +263,7 @@ class IncidentScreen(DeskScreen):
     def _step_response(self, by: int) -> None:
         incident, reading = self.console_app.desk.incident, self.console_app.desk.reading
         if incident is not None and reading is not None:
-            rids = list(dict.fromkeys(r.rid for r in incident.readings))
+            rids = list(dict.fromkeys(r.rid for r in self.console_app.desk.readings))
             self._show_response(rids[(rids.index(reading.rid) + by) % len(rids)])
 
     def do_next_incident(self) -> None:

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from console.core.actions import Place
+from console.core.places import Place
 from console.core.printable import printable
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
 from console.tui.line_list import LineList
@@ -45,7 +45,7 @@ class IncidentsScreen(DeskScreen):
     def crumbs(self) -> Text:
         """Incidents, and how whole the record is."""
         width = self.app.size.width
-        shown = self.console_app.desk.shown
+        shown = self.console_app.desk.rollup
         line = Text(" Incidents", end="", style=self.palette.strong)
         if shown is not None:
             words = shown.record_words
@@ -56,7 +56,7 @@ class IncidentsScreen(DeskScreen):
     def draw_body(self, width: int) -> None:
         """The list, or why there is none."""
         desk, palette = self.console_app.desk, self.palette
-        shown = desk.shown
+        shown = desk.rollup
         told = notice(desk, self.console_app.source.path)
         self.set_class(told is not None, "-notice")
         counts = self.query_one("#counts", Static)
@@ -81,15 +81,15 @@ class IncidentsScreen(DeskScreen):
 
     def _draw_facts(self, width: int) -> None:
         desk, palette = self.console_app.desk, self.palette
-        shown, incident = desk.shown, desk.incident
-        if shown is None or incident is None:
+        known, shown, incident = desk.rollup, desk.shown, desk.incident
+        if known is None or incident is None:
             return
         wide = width >= 140
         left = width * 2 // 5 if wide else width
         self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
-        self.query_one("#facts", Static).update(fact_lines(shown, incident, left, palette))
-        if wide:
-            n = len(incident.readings)
+        self.query_one("#facts", Static).update(fact_lines(known, incident, left, palette))
+        if wide and shown is not None:
+            n = len(desk.readings)
             title = f"RESPONSES OF {incident.id}"
             self.query_one("#readings-rule", Static).update(rule(title, width - left, palette, f"{n} of {n}"))
             titles, lines = reading_table(shown, incident, width - left, palette)
@@ -109,6 +109,6 @@ class IncidentsScreen(DeskScreen):
     @on(LineList.Opened, "#readings")
     def _open_reading(self, event: LineList.Opened) -> None:
         incident = self.console_app.desk.incident
-        reading = next((r for r in incident.readings if r.key == event.key), None) if incident else None
+        reading = next((r for r in self.console_app.desk.readings if r.key == event.key), None)
         if incident is not None and reading is not None:
             self.console_app.open_incident(incident.id, reading.rid)

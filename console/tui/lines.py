@@ -5,14 +5,16 @@ Invariant: pure functions of the desk and a width; nothing returned is wider tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.text import Text
 
-from console.core.actions import Place, hints_of
+from console.core.actions import Action
 from console.core.desk import Desk
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
 from console.core.printable import counted, printable, shorten
-from console.core.snapshot import Snapshot
+from console.core.rollup import Rollup
 from console.core.times import age, clock
 from console.core.view import Mode
 from console.tui.palette import Palette
@@ -24,11 +26,11 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
     line.append("  ")
-    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused else "bold")
-    if desk.shown is not None:
-        line.append(f"  {clock(desk.shown.data_us)}  ")
+    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused or desk.is_remembered else "bold")
+    if desk.rollup is not None:
+        line.append(f"  {clock(desk.rollup.data_us)}  ")
         for severity, mark in SEVERITY_MARKS.items():
-            n = sum(i.severity is severity for i in desk.shown.incidents)
+            n = sum(i.severity is severity for i in desk.rollup.incidents)
             line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
     line.append("  RO")
     return cut(line, width)
@@ -36,6 +38,8 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
 
 def mode_words(desk: Desk, now_us: int) -> str:
     """LIVE, PAUSED, FINISHED, in words, with the age where the view stands still."""
+    if desk.remembered is not None and desk.is_remembered:
+        return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
     old = age(now_us - desk.shown.taken_us)
@@ -46,15 +50,15 @@ def mode_words(desk: Desk, now_us: int) -> str:
     return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 
-def counts_line(snapshot: Snapshot, width: int, palette: Palette) -> Text:
+def counts_line(known: Rollup, width: int, palette: Palette) -> Text:
     """Responses by verdict, what is not judged yet, and how whole the record is."""
-    line = Text(f" {counted(snapshot.reads.responses.num_rows, 'response')} ", end="", no_wrap=True)
+    line = Text(f" {counted(known.responses, 'response')} ", end="", no_wrap=True)
     for verdict in Verdict:
-        n, mark = snapshot.counts[verdict], VERDICT_MARKS[verdict]
+        n, mark = known.counts[verdict], VERDICT_MARKS[verdict]
         word = f" {mark.word}" if n or width >= 100 else ""
         line.append(f" {mark.glyph} {n}{word} ", style=palette.verdict(verdict, bold=True) if n else palette.quiet)
-    if snapshot.judging:
-        line.append(f" {snapshot.judging} still running", style=palette.quiet)
+    if known.judging:
+        line.append(f" {known.judging} still running", style=palette.quiet)
     return cut(line, width)
 
 
@@ -69,10 +73,10 @@ def rule(title: str, width: int, palette: Palette, right: str = "") -> Text:
     return cut(line, width)
 
 
-def footer(place: Place, width: int, palette: Palette) -> Text:
+def footer(hints: Iterable[Action], width: int, palette: Palette) -> Text:
     """At most eight hints; the rest is under `?`."""
     line = Text(" ", end="", no_wrap=True)
-    for action in hints_of(place):
+    for action in hints:
         hint = f"{action.shown} {action.hint_words}"
         if line.cell_len + len(hint) + 2 > width:
             break

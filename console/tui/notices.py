@@ -34,6 +34,8 @@ class Notice:
 def notice(desk: Desk, ledger: Path) -> Notice | None:
     """The notice that the desk deserves; None where there is something to show."""
     quoted = shlex.quote(str(ledger))
+    if desk.is_remembered and desk.failure is None:
+        return None
     if desk.shown is None and desk.failure is None:
         return Notice("Reading the ledger …", f"{quoted} is read and judged for the first time.", "q quits.")
     if desk.shown is None and desk.failure is not None:

@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from console.core.actions import Place, actions_of
+from console.core.actions import actions_of, hints_of
+from console.core.places import Place
 from console.tui.line_list import LineList
 from console.tui.lines import footer, header
 from console.tui.palette import Palette
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
 SMALLEST = (60, 18)
 
 
+BUILT = frozenset(
+    {
+        "open", "back", "pause", "follow", "next_found", "previous_found", "next_response", "previous_response",
+        "next_incident", "previous_incident", "down", "up", "first", "last", "half_down", "half_up", "copy", "help", "quit",
+    }
+)  # fmt: skip
+"""Actions that the terminal's screens have."""
+
+
 def bindings_of(place: Place) -> list[BindingType]:
     """Textual bindings of a screen; Enter belongs to the list that has the focus."""
     return [
         Binding(",".join(action.keys), f"desk('{action.id}')", action.words, show=False, id=action.id)
-        for action in actions_of(place)
+        for action in actions_of(place, BUILT)
         if action.id != "open"
     ]
 
@@ -96,7 +106,7 @@ class DeskScreen(Screen[None]):
         palette = self.palette
         self.query_one("#header", Static).update(header(app.desk, app.ledger_name, app.source.now_us(), width, palette))
         self.query_one("#crumbs", Static).update(self.crumbs())
-        self.query_one("#footer", Static).update(footer(self.PLACE, width, palette))
+        self.query_one("#footer", Static).update(footer(hints_of(self.PLACE, BUILT), width, palette))
         self.draw_body(width)
 
     def action_desk(self, action: str) -> None:

@@ -22,7 +22,7 @@ class Feed:
     """Holds the desk of the web console; `version` counts what it has shown."""
 
     def __init__(self, source: LedgerSource) -> None:
-        self.source, self.desk, self.version = source, Desk(), 0
+        self.source, self.desk, self.version = source, Desk(remembered=source.remembered()), 0
         self.subscribers = 0
         self.closing = False
         self._changed = asyncio.Condition()
@@ -33,19 +33,23 @@ class Feed:
         """The desk, after a look at the ledger if the last one is not of this second."""
         async with self._reading:
             if time.monotonic() >= self._next_look:
-                started = time.monotonic()
-                reading = await asyncio.to_thread(self._read)
-                took = time.monotonic() - started
+                reading, took = await asyncio.to_thread(self._read)
                 self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
                 if reading is not None:
                     await self._show(reading)
         return self.desk
 
-    def _read(self) -> Snapshot | Failure | None:
+    def _read(self) -> tuple[Snapshot | Failure | None, float]:
+        """A reading, and for how many seconds it computed."""
+        started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = reading.incidents, reading.owners, reading.order  # computed here rather than in the event loop
-        return reading
+            _ = (
+                reading.rollup.incidents,
+                reading.rollup.owners,
+                reading.order,
+            )  # computed here rather than in the event loop
+        return reading, time.thread_time() - started
 
     async def _show(self, reading: Snapshot | Failure) -> None:
         self.desk = self.desk.offer(reading)

@@ -74,7 +74,8 @@ class Pages:
         drawing = draw(shown, known, story.page if story else None) if known and known.pages else None
         return self._render(
             "incident.html", opened, version, fragment, title=f"{incident.id} {incident.title}", incident=incident,
-            reading=opened.reading, lineage=known, story=story, facts=facts(shown, incident), drawing=drawing,
+            readings=opened.readings,
+            reading=opened.reading, lineage=known, story=story, facts=facts(shown.rollup, incident), drawing=drawing,
             reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(known),
             link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
         )  # fmt: skip

@@ -73,7 +73,7 @@ def test_plain_words(here, text_snapshot):
 
 
 def test_plain_words_of_an_incident(here, finished, text_snapshot):
-    incident = next(i for i in finished.incidents if i.mechanism == "M3")
+    incident = next(i for i in finished.incidents if i.cause == "M3")
     done = CliRunner().invoke(cli, ["--ledger", str(here), "--plain", "--incident", incident.id])
     assert done.exit_code == 0
     assert done.output == text_snapshot

@@ -22,8 +22,8 @@ def snapshot_of(scene: Scene) -> Snapshot:
 
 
 def opened(snapshot: Snapshot, mechanism: str):
-    incident = next(i for i in snapshot.incidents if i.mechanism == mechanism)
-    return incident, incident.readings[0]
+    incident = next(i for i in snapshot.incidents if i.cause == mechanism)
+    return incident, snapshot.readings(incident)[0]
 
 
 def kinds(story) -> list[str]:
@@ -31,7 +31,7 @@ def kinds(story) -> list[str]:
 
 
 def test_pages_come_in_slot_order_with_their_tokens_and_donor(finished):
-    known = lineage(finished, *opened(finished, "M1"))
+    known = lineage(finished, opened(finished, "M1")[1])
     assert [(p.page, p.slot, p.tok_lo, p.tok_hi) for p in known.pages] == [
         (i + 1, i, 16 * i, 16 * i + 16) for i in range(12)
     ]
@@ -54,8 +54,8 @@ def test_own_pages_are_counted_not_accused(tmp_path):
     scene.decode_steps(3)
     scene.finish(asked, 3)
     snapshot = snapshot_of(scene)
-    incident, reading = opened(snapshot, "M1")
-    known = lineage(snapshot, incident, reading)
+    _, reading = opened(snapshot, "M1")
+    known = lineage(snapshot, reading)
     by_page = {page.page: page for page in known.pages}
     # Pages 1-3 were sent; 4 still held the donor's content; 9 and 10 had never been written.
     assert by_page[4].verdict is Verdict.CONTAMINATED
@@ -65,11 +65,11 @@ def test_own_pages_are_counted_not_accused(tmp_path):
 
 
 def test_styles_follow_verdict_and_proof(finished):
-    incident, reading = opened(finished, "M3")
+    _, reading = opened(finished, "M3")
 
     def style(**changes) -> set[LinkStyle]:
         altered = replace(reading, findings=tuple(f | changes for f in reading.findings))
-        return {link.style for page in lineage(finished, incident, altered).pages for link in page.links}
+        return {link.style for page in lineage(finished, altered).pages for link in page.links}
 
     assert style() == {LinkStyle.PROVED}
     assert style(proof="inferred") == {LinkStyle.INFERRED}
@@ -78,20 +78,20 @@ def test_styles_follow_verdict_and_proof(finished):
 
 
 def test_two_donors_are_ordered_by_the_middle_of_their_pages(finished):
-    incident, reading = opened(finished, "M1")
+    _, reading = opened(finished, "M1")
     (found,) = reading.findings
     split = (
         found | {"donor_rid": "a-late", "page_list": [8, 9, 10, 11, 12]},
         found | {"donor_rid": "z-early", "page_list": [1, 2, 3]},
     )
-    known = lineage(finished, incident, replace(reading, findings=split))
+    known = lineage(finished, replace(reading, findings=split))
     assert [donor.rid for donor in known.donors] == ["z-early", "a-late"]
 
 
 def test_more_pages_than_can_be_drawn_are_counted(finished):
-    incident, reading = opened(finished, "M1")
+    _, reading = opened(finished, "M1")
     many = reading.findings[0] | {"page_list": list(range(MAX_NODES + 30))}
-    known = lineage(finished, incident, replace(reading, findings=(many,)))
+    known = lineage(finished, replace(reading, findings=(many,)))
     assert (len(known.pages), known.more) == (MAX_NODES, 30)
 
 
@@ -138,8 +138,8 @@ def test_a_late_write_is_the_line_to_look_at(finished):
 
 def test_rows_of_the_reading_worker_stand_in_seq_order_and_deltas_add_up(finished):
     for incident in finished.incidents:
-        for page in lineage(finished, incident, incident.readings[0]).found:
-            events = page_story(finished, incident.readings[0], page).events
+        for page in lineage(finished, finished.readings(incident)[0]).found:
+            events = page_story(finished, finished.readings(incident)[0], page).events
             own = [e.seq for e in events if e.worker == "decode-0"]
             assert own == sorted(own)
             assert sum(e.delta_us or 0 for e in events) == events[-1].t_us - events[0].t_us
@@ -187,7 +187,7 @@ def test_a_local_write_into_anothers_life_is_marked(tmp_path):
     scene.finish(asked, 4)
     snapshot = snapshot_of(scene)
     incident = snapshot.incidents[0]
-    reading = incident.reading("victim")
+    reading = next(r for r in snapshot.readings(incident) if r.rid == "victim")
     story = page_story(snapshot, reading, 2)
     (write,) = [e for e in story.events if e.kind == "WRITE"]
     assert (write.rid, write.offending, write.verdict) == ("rude", True, Verdict.CONTAMINATED)

@@ -1,12 +1,14 @@
 """The page map: cells against a slow reading of the definition, marks, grouping, zoom."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_ledger import ACME, BRIO, Scene, ordinary
 
-from console.core.lives import Life
+from console.core.lives import NONE, Life, PoolLives, pool_lives
 from console.core.owners import name_owners
 from console.core.page_map import (
     FIRST_NAMED,
@@ -24,6 +26,7 @@ from console.core.page_map import (
 )
 from console.core.snapshot import Snapshot
 from console.core.source import LedgerSource
+from forensics.rows import WorkerRows
 
 KEY = ("decode-0", 1)
 
@@ -36,6 +39,78 @@ def lives(page: int, cuts: list[tuple[int, int]]) -> list[Life]:
         found.append(Life(page, 100 + i, 1 + i % 2, 0, t, t, t + length, t + length))
         t += length + 1
     return found
+
+
+def columns(by_page: list[list[Life]]) -> PoolLives:
+    """As the code holds them: by page, then in order."""
+    every = [life for mine in by_page for life in mine]
+    names = ("page", "tag", "req", "pos", "start_seq", "start_us", "end_seq", "end_us")
+    arrays = {name: np.array([getattr(life, name) for life in every], np.int64) for name in names}
+    return PoolLives(**arrays, cause=np.zeros(len(every), np.int64), held_us=np.full(len(every), NONE))
+
+
+OPS = st.tuples(
+    st.sampled_from(["reserve", "append", "free", "hold", "write"]), st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=True),
+    st.integers(0, 3), st.sampled_from([None, "finish", "abort"]),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(st.lists(OPS, max_size=30))
+def test_lives_are_what_a_slow_reading_of_the_rows_makes_them(ops):
+    worker = WorkerRows(("w", 1))
+    slow: dict[int, list[dict]] = {}
+    for seq, (op, pages, req, cause) in enumerate(ops, start=1):
+        row = {
+            "pool": "kv",
+            "op": op,
+            "pages": pages,
+            "req": req or None,
+            "tag": seq,
+            "pos": 5,
+            "seq": seq,
+            "t": seq * 10,
+            "cause": cause,
+        }
+        worker.pages.append(row)
+        for offset, page in enumerate(pages):
+            mine = slow.setdefault(page, [])
+            if op in ("reserve", "append", "free") and mine and mine[-1]["end_seq"] is None:
+                mine[-1] |= {"end_seq": seq, "end_us": seq * 10, "cause": cause}
+            if op in ("reserve", "append"):
+                mine.append({"page": page, "tag": seq, "req": req or None, "pos": 5 + offset, "start_seq": seq, "start_us": seq * 10,
+                             "end_seq": None, "end_us": None, "cause": None, "held_us": None})  # fmt: skip
+            if op == "hold" and mine:
+                mine[-1]["held_us"] = seq * 10
+    lived = pool_lives(worker, "kv")
+    for page in range(7):
+        assert [vars(life) for life in lived.of_page(page)] == slow.get(page, [])
+    every = [life for page in range(7) for life in lived.of_page(page)]
+    assert len(lived) == len(every)
+    assert lived.is_open == any(life.end_seq is None for life in every)
+    near = lived.inside(50, 120, 2, 4)
+    assert [near.life(i) for i in range(len(near))] == [
+        life
+        for life in every
+        if 2 <= life.page <= 4 and life.start_us <= 120 and (life.end_us is None or life.end_us >= 50)
+    ]
+    assert [lived.of_tag(life.page, life.tag) for life in every] == every
+
+
+def test_the_map_of_a_million_lives_is_quick():
+    rng = np.random.default_rng(5)
+    n, pages = 1_000_000, 8192
+    page = np.sort(rng.integers(0, pages, n))
+    start = np.arange(n) * 10
+    blank = np.zeros(n, np.int64)
+    lived = PoolLives(page, start + 1, blank, blank, start, start, start + 5, start + 5, blank, np.full(n, NONE))
+    area = Area(KEY, "kv", 0, n * 10, 0, pages - 1)
+    started = process_time()
+    cells = _cells(
+        area, lived.inside(area.start_us, area.end_us, 0, pages - 1), np.full(n, FIRST_NAMED, np.uint8), 16, 600
+    )
+    assert process_time() - started < 3.0
+    assert cells.shape == (512, 600)
 
 
 def slow_cell(mine: list[Life], start: float, end: float, ranks: dict) -> int:
@@ -53,8 +128,9 @@ def test_a_cell_is_the_latest_life_that_touches_its_bin(pages, cols):
     ranks = {1: FIRST_NAMED, 2: FIRST_NAMED + 1}
     by_page = [lives(page, cuts) for page, cuts in enumerate(pages)]
     area = Area(KEY, "kv", 0, 1200, 0, len(pages) - 1)
-    every = sorted((life for mine in by_page for life in mine), key=lambda life: life.start_us)
-    cells = _cells(area, every, ranks, 1, cols)
+    cells = _cells(
+        area, columns(by_page), np.array([ranks[life.req] for mine in by_page for life in mine], np.uint8), 1, cols
+    )
     edges = np.linspace(0, 1200, cols + 1)
     for page, mine in enumerate(by_page):
         for col in range(cols):
@@ -95,7 +171,7 @@ def test_marks_stand_in_the_life_that_was_hurt(finished):
 
 
 def test_zooming_keeps_every_mark_inside_and_leaves_out_the_others(finished):
-    incident = next(i for i in finished.incidents if i.mechanism == "M1")
+    incident = next(i for i in finished.incidents if i.cause == "M1")
     area = incident_area(finished, incident, margin_us=10_000)
     drawn = page_map(finished, Area(area.key, "kv", area.start_us, area.end_us, 5, 8), rows=2, cols=10)
     assert drawn.cells.shape == (2, 10)

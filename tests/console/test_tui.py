@@ -10,12 +10,14 @@ from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 from text_snapshot import screen_lines, screen_text
 
 import console.core.source as source_module
-from console.core.actions import Place, actions_of
+from console.core.actions import actions_of
+from console.core.places import Place
 from console.core.source import LedgerSource
-from console.core.view import Mode
+from console.core.view import Mode, View
 from console.tui.app import ConsoleApp
 from console.tui.incident_screen import IncidentScreen
 from console.tui.line_list import LineList
+from console.tui.screen_base import BUILT
 
 NOW_US = 1_790_000_060_000_000
 SIZES = [(80, 24), (160, 48)]
@@ -36,7 +38,8 @@ async def opened(pilot, app: ConsoleApp) -> None:
 
 
 def app_of(path: Path, now_us: int = NOW_US, incident: str | None = None) -> ConsoleApp:
-    return ConsoleApp(LedgerSource(path, now_us=lambda: now_us, engine="replay"), incident)
+    view = View(place=Place.INCIDENT, incident=incident) if incident else None
+    return ConsoleApp(LedgerSource(path, now_us=lambda: now_us, engine="replay"), view)
 
 
 def test_the_private_attribute_that_text_snapshots_need_exists():
@@ -73,7 +76,7 @@ async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
         else:
             await opened(pilot, app)
         if state in ("incident_m1", "incident_m3", "events"):
-            await pilot.press(*(["down"] if state == "incident_m1" else []), "enter")
+            await pilot.press(*(["down"] if state in ("incident_m3", "events") else []), "enter")
             await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
         if state == "events":
             await pilot.press("enter", "up", "up")
@@ -192,7 +195,7 @@ async def test_every_action_of_the_table_does_something_or_is_a_move(here):
         await opened(pilot, app)
         moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
         for place, screen in ((Place.INCIDENTS, app.screen), (Place.INCIDENT, IncidentScreen())):
-            for action in actions_of(place):
+            for action in actions_of(place, BUILT):
                 done = action.id in moves or hasattr(screen, f"do_{action.id}") or hasattr(app, f"do_{action.id}")
                 assert done, action
 
@@ -239,8 +242,8 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         (incident,) = app.desk.shown.incidents
-        newer = replace(incident, id="I-ffff", mechanism="M3", last_seen_us=scene.now + 9)
-        app.desk.shown.__dict__["incidents"] = (newer, incident)
+        newer = replace(incident, id="I-ffff", cause="M3", last_seen_us=scene.now + 9)
+        app.desk.rollup.__dict__["incidents"] = (newer, incident)
         app.redraw()
         await pilot.pause()
         assert app.screen.query_one("#incidents", LineList).cursor_key == incident.id

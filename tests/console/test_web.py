@@ -134,10 +134,10 @@ async def test_the_list_and_the_incident_say_what_the_core_says(finished_ledger,
             assert incident.id in text
             assert incident.title in text
             page = html.unescape((await client.get(f"/incidents/{incident.id}")).text)
-            assert incident.readings[0].rid in page
+            assert finished.readings(incident)[0].rid in page
             assert 'id="offending"' in page
             assert "FINISHED" in page
-        late = next(i for i in finished.incidents if i.mechanism == "M3")
+        late = next(i for i in finished.incidents if i.cause == "M3")
         chosen = (await client.get(f"/incidents/{late.id}", params={"page": 32})).text
         assert "Order of events on page 32" in chosen
 

@@ -1,25 +1,30 @@
 """Texts that are safe to draw, colours that can be told apart, and the action table."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from textual.keys import Keys
+from textual.keys import Keys, _character_to_key
 
-from console.core.actions import ACTIONS, Place, actions_of, hints_of
+from console.core import cheat_sheet
+from console.core.actions import ACTIONS, actions_of, hints_of
+from console.core.commands import CommandError, completions, parse_command
 from console.core.marks import (
-    OTHER_COLOUR,
     OTHER_LETTER,
     OWNER_COLOURS,
     OWNER_LETTERS,
     SEVERITY_MARKS,
     VERDICT_MARKS,
     LinkStyle,
+    Severity,
 )
 from console.core.mechanisms import MECHANISMS, mechanism, title
+from console.core.palettes import THEMES, glyphs, theme_for
+from console.core.places import TABS, Place
 from console.core.printable import printable, ranges, shorten
 from console.core.times import age, clock, clock_ms, duration, moment
 from forensics.verdict import Verdict
@@ -76,7 +81,9 @@ def test_times_are_utc_and_say_so():
 def test_every_class_has_words():
     assert all(f"M{i}" in MECHANISMS for i in range(1, 15))
     assert title("M3") == "M3 late write"
-    assert title("undecided") == "undecided"
+    assert title("record lost") == "record lost"
+    assert title("P0") == "P0 shared cache"
+    assert title("detector D8") == "detector D8"
     assert mechanism("M99").code == "M99"
 
 
@@ -119,18 +126,38 @@ def contrast(one: str, other: str) -> float:
     return max(y) / min(y)
 
 
+COLOURED = [theme for theme in THEMES.values() if theme.ground]
+
+
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_severities_and_owners_can_be_told_apart_by_everybody(deficiency, theme):
-    severities = [getattr(mark, theme) for mark in SEVERITY_MARKS.values()]
-    assert nearest(severities, DEFICIENCIES[deficiency]) >= 12
-    assert nearest([*OWNER_COLOURS, OTHER_COLOUR], DEFICIENCIES[deficiency]) >= 12
+@pytest.mark.parametrize("theme", COLOURED, ids=lambda theme: theme.name)
+def test_severities_verdicts_and_owners_can_be_told_apart_by_everybody(deficiency, theme):
+    for colours in (theme.severities.values(), theme.verdicts.values(), (*theme.owners, theme.other)):
+        assert nearest(list(colours), DEFICIENCIES[deficiency]) >= 12
 
 
-@pytest.mark.parametrize(("theme", "ground"), [("dark", "#121212"), ("light", "#FFFFFF")])
-def test_text_in_a_mark_colour_can_be_read(theme, ground):
-    for mark in (*SEVERITY_MARKS.values(), *VERDICT_MARKS.values()):
-        assert contrast(getattr(mark, theme), ground) >= 4.5, mark
+@pytest.mark.parametrize("theme", COLOURED, ids=lambda theme: theme.name)
+def test_what_is_written_in_a_colour_can_be_read(theme):
+    for colour in (theme.ink, theme.quiet, *theme.severities.values(), *theme.verdicts.values()):
+        assert contrast(colour, theme.ground) >= 4.5, colour
+    for owner in (*theme.owners, theme.other):
+        assert contrast(theme.letter_on(owner), owner) >= 4.5, owner
+
+
+def test_sixteen_colours_and_none_leave_glyphs_that_say_the_same():
+    ansi = THEMES["ansi"]
+    assert len(set(ansi.severities.values())) == len(Severity)
+    assert len(set(ansi.verdicts.values())) == len(Verdict)
+    assert set(ansi.owners) == {""}
+    assert all(len(set(set_)) == len(set_) for set_ in glyphs().values())
+
+
+def test_no_color_wins_over_any_theme():
+    assert theme_for("light", {"NO_COLOR": "1"}).name == "plain"
+    assert theme_for("light", {"NO_COLOR": ""}).name == "light"
+    assert theme_for(None, {}).name == "dark"
+    with pytest.raises(KeyError):
+        theme_for("pink", {})
 
 
 def test_every_colour_has_a_glyph_and_a_word_of_its_own():
@@ -148,14 +175,46 @@ def test_no_key_means_two_things_on_one_screen():
         keys = [key for action in actions_of(place) for key in action.keys]
         assert len(set(keys)) == len(keys)
     assert len({action.id for action in ACTIONS}) == len(ACTIONS)
-    known = {str(key.value) for key in Keys}
-    for action in ACTIONS:
-        for key in action.keys:
-            assert (
-                len(key) == 1
-                or key in known
-                or key in ("right_curly_bracket", "left_curly_bracket", "full_stop", "question_mark", "comma", "space")
-            )
+    named = {_character_to_key(chr(code)) for code in range(33, 127)} | {str(key.value) for key in Keys} | {"space"}
+    assert {key for action in ACTIONS for key in action.keys} <= named
+
+
+def test_every_command_is_one_actions_and_every_action_can_be_reached():
+    commands = [action.command for action in ACTIONS if action.command]
+    assert len(set(commands)) == len(commands)
+    assert [action.id for action in ACTIONS if not action.keys and not action.command] == []
+    assert {place.value for place in TABS} <= set(commands)
+    assert [action.keys for action in ACTIONS[: len(TABS)]] == [(str(n),) for n in range(1, len(TABS) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "argument"),
+    [
+        (":incident I-98584c01", "incident", "I-98584c01"), ("held", "go_held", ""), (":filter", "filter", ""),
+        (": silence 2h  known ", "silence", "2h  known")],
+)  # fmt: skip
+def test_commands_are_read(text, action, argument):
+    asked = parse_command(text)
+    assert (asked.action.id, asked.argument) == (action, argument)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(":incdent x", "did you mean :incident"), (":quit now", "takes nothing"), (":silence", "takes LENGTH"),
+     (":", "there is no command"), ("zzz", "lists what there is")],
+)  # fmt: skip
+def test_what_is_no_command_says_what_it_takes(text, words):
+    with pytest.raises(CommandError, match=words):
+        parse_command(text)
+
+
+def test_commands_are_completed():
+    assert completions(":in") == ("incidents", "incident")
+
+
+def test_the_cheat_sheet_is_current():
+    written = (Path(__file__).parents[2] / "docs" / "console-keys.md").read_text()
+    assert written == cheat_sheet.page(), "python -m console.core.cheat_sheet > docs/console-keys.md"
 
 
 def test_the_footer_shows_at_most_eight_hints_and_always_help_and_quit():

@@ -12,7 +12,7 @@ from engine.ledger.reader import Ledger, read_ledger
 from forensics.ask import FOREIGN_READS, GAPS
 from forensics.catalogue import Query, load_queries
 from forensics.foreign_reads import ForeignReads, foreign_reads
-from forensics.library import Limits, run_query
+from forensics.library import Limits, asking, run_query
 from forensics.parameters import bound
 from forensics.window import zone
 
@@ -218,6 +218,18 @@ def test_a_prompt_that_was_prefilled_faster_than_it_can_be():
     assert all(row["suspicious"] == "no" for row in rows("fast-prefill", "healthy"))
 
 
+def test_prefill_times_over_time_are_those_of_all_times_together():
+    times, all_times = rows("prefill-times", "healthy", bucket="1h"), rows("fast-prefill", "healthy")
+    assert len({row["t"] for row in times}) > 1
+    for whole in all_times:
+        mine = [row for row in times if row["bucket_tokens"] == whole["bucket_tokens"]]
+        assert sum(row["requests"] for row in mine) == whole["requests"]
+        assert min(row["p50_ms"] for row in mine) <= whole["p50_ms"] <= max(row["p50_ms"] for row in mine)
+        assert sum(row["below_floor"] for row in mine) == whole["below_floor"]
+    (one,) = rows("prefill-times", "healthy", bucket="30d", floor_us_per_token="1e9")[:1]
+    assert one["below_floor"] == one["requests"]
+
+
 def test_first_tokens_come_sooner_where_more_is_cached():
     half = {
         row["cached"]: row["p50_ms"]
@@ -225,6 +237,26 @@ def test_first_tokens_come_sooner_where_more_is_cached():
         if row["bucket_tokens"] == 256
     }
     assert half["0 none"] > half["2 more"] > half["3 nearly all"]
+
+
+@pytest.mark.parametrize("sample", ["abort-race", "abort-storm"])
+def test_queries_that_are_asked_together_say_what_each_says_alone(sample: str):
+    names = [
+        "incidents",
+        "detections",
+        "leaks",
+        "incidents",
+        "held-capacity",
+        "drain-outcomes",
+        "holders",
+        "detections",
+    ]
+    by_name = {query.name: query for query in LIBRARY}
+    with asking(ledger_of(sample), lambda: judged(sample), Limits()) as ask:
+        for turn, name in enumerate(names):
+            values = bound(by_name[name], {"after": "1m"} if name == "leaks" else {}, UTC, None)
+            alone = run_query(by_name[name], ledger_of(sample), values, lambda: judged(sample), Limits())
+            assert ask(by_name[name], values).equals(alone), (turn, name)
 
 
 def test_damage_is_counted_by_time():

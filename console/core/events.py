@@ -1,0 +1,248 @@
+"""Rows of all tables of a ledger as one list of events in time, page by page.
+
+Invariant: a page costs the same however long the record is: places are found by key, never by counting, and a filter
+looks at `MAX_SEARCHED` rows at most before it says how far it came. Order: time, then worker, epoch, seq.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from console.core.filter_language import Filter
+from console.core.filter_rows import filter_rows
+from console.core.time_range import Span
+from engine.ledger.reader import Ledger
+from engine.ledger.schema import TABLE_NAMES
+
+Ints = NDArray[np.int64]
+PAGE = 100
+MAX_SEARCHED = 16_384
+_BLOCK = 2048
+_SAYS: dict[str, tuple[str, ...]] = {
+    "workers": ("role", "engine", "pool_pages", "peer"),
+    "requests": ("status", "reason", "prompt_tokens", "output_tokens", "limit_tokens"),
+    "pages": ("cause", "deadline"),
+    "transfers": ("peer", "status", "outstanding", "asked"),
+    "cache": ("tier", "asked", "returned"),
+    "steps": ("step", "batch", "tokens"),
+    "checks": ("detector", "expected", "found", "action"),
+    "gauges": ("free", "held", "quarantined", "in_transfer"),
+}
+"""Columns of which the words about a row are made, as `name value`."""
+COLUMNS = pa.schema(
+    [
+        ("t", pa.timestamp("us", tz="UTC")), ("worker", pa.string()), ("epoch", pa.int32()), ("seq", pa.int64()),
+        ("table", pa.string()), ("op", pa.string()), ("pool", pa.string()), ("rid", pa.string()), ("tenant", pa.string()),
+        ("pages", pa.int64()), ("says", pa.string()),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, order=True)
+class EventKey:
+    """The place of one event; places are ordered as events are."""
+
+    t_us: int
+    worker: str
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """Events in order. `hidden`: by the filter, of those that were searched. `earlier` and `later`: where to go on;
+    None = there are none. `total`: events in the range, before the filter.
+    """
+
+    rows: pa.Table
+    hidden: int
+    earlier: EventKey | None
+    later: EventKey | None
+    total: int
+
+
+class Events:
+    """The events of one reading of a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._tables = [ledger.tables[name] for name in TABLE_NAMES]
+        self._requests = ledger.tables["requests"]
+
+    @cached_property
+    def _workers(self) -> list[str]:
+        names: set[str] = set()
+        for table in self._tables:
+            names |= set(table["worker"].unique().to_pylist())
+        return sorted(names)
+
+    @cached_property
+    def _placed(self) -> tuple[Ints, Ints, Ints]:
+        """Of every event in order: its time, its table and its row there."""
+        times = [_numbers(table["t"]) for table in self._tables]
+        which = np.repeat(np.arange(len(times)), [len(t) for t in times])
+        rows = np.concatenate([np.arange(len(t)) for t in times])
+        codes = np.concatenate([self._codes(table["worker"]) for table in self._tables])
+        epochs = np.concatenate([_numbers(table["epoch"]) for table in self._tables])
+        seqs = np.concatenate([_numbers(table["seq"]) for table in self._tables])
+        t = np.concatenate(times)
+        order = np.lexsort((seqs, epochs, codes, t))
+        return t[order], which[order], rows[order]
+
+    def _codes(self, column: pa.ChunkedArray) -> Ints:
+        return _numbers(pc.index_in(column, value_set=pa.array(self._workers, pa.string())))
+
+    def __len__(self) -> int:
+        return len(self._placed[0])
+
+    def before(self, key: EventKey | None, wanted: Filter, span: Span, now_us: int, n: int = PAGE) -> EventPage:
+        """The last `n` events before `key` (None = before the end of the range). Raises FilterError."""
+        low, high = self._bounds(span)
+        stop = high if key is None else min(max(self._place(key), low), high)
+        kept: list[pa.Table] = []
+        found, at, hidden = 0, stop, 0
+        while at > low and found < n and stop - at < MAX_SEARCHED:
+            start = max(at - _BLOCK, low)
+            left = filter_rows(wanted, self._rows(start, at), now_us).rows
+            more = left.slice(max(len(left) - (n - found), 0))
+            at = start if len(more) == len(left) else self._place(_key(left.slice(len(left) - len(more)), 0))
+            kept.insert(0, more)
+            found += len(more)
+        hidden = stop - at - found
+        return EventPage(
+            _joined(kept),
+            hidden,
+            self._at(at) if at > low else None,
+            self._at(stop) if stop < high else None,
+            high - low,
+        )
+
+    def after(self, key: EventKey | None, wanted: Filter, span: Span, now_us: int, n: int = PAGE) -> EventPage:
+        """The first `n` events from `key` on (None = from the beginning of the range). Raises FilterError."""
+        low, high = self._bounds(span)
+        start = low if key is None else min(max(self._place(key), low), high)
+        kept: list[pa.Table] = []
+        found, at = 0, start
+        while at < high and found < n and at - start < MAX_SEARCHED:
+            stop = min(at + _BLOCK, high)
+            left = filter_rows(wanted, self._rows(at, stop), now_us).rows
+            more = left.slice(0, n - found)
+            at = stop if len(more) == len(left) else self._place(_key(more, len(more) - 1)) + 1
+            kept.append(more)
+            found += len(more)
+        hidden = at - start - found
+        return EventPage(
+            _joined(kept),
+            hidden,
+            self._at(start) if start > low else None,
+            self._at(at) if at < high else None,
+            high - low,
+        )
+
+    def _bounds(self, span: Span) -> tuple[int, int]:
+        times = self._placed[0]
+        low = 0 if span.start_us is None else int(np.searchsorted(times, span.start_us))
+        high = len(times) if span.end_us is None else int(np.searchsorted(times, span.end_us))
+        return low, max(low, high)
+
+    def _at(self, place: int) -> EventKey:
+        return _key(self._rows(place, place + 1), 0)
+
+    def _place(self, key: EventKey) -> int:
+        """How many events stand before `key`."""
+        times = self._placed[0]
+        low, high = (int(np.searchsorted(times, key.t_us, side)) for side in ("left", "right"))
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._at(middle) < key else (low, middle)
+        return low
+
+    def _rows(self, start: int, stop: int) -> pa.Table:
+        """Events [start, stop) in order."""
+        _, which, rows = (column[start:stop] for column in self._placed)
+        parts, places = [], []
+        for code, name in enumerate(TABLE_NAMES):
+            here = np.flatnonzero(which == code)
+            if len(here):
+                parts.append(self._unified(name, self._tables[code].take(pa.array(rows[here]))))
+                places.append(here)
+        if not parts:
+            return COLUMNS.empty_table()
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(places))))
+
+    def _unified(self, name: str, rows: pa.Table) -> pa.Table:
+        names = rows.column_names
+        rids, tenants = self._names(rows) if "req" in names else (_nulls(rows, pa.string()), _nulls(rows, pa.string()))
+        values: dict[str, Any] = {
+            "table": pa.repeat(name, len(rows)), "rid": rids, "tenant": tenants, "pages": _pages(rows), "says": _says(name, rows),
+        }  # fmt: skip
+        return pa.table(
+            {
+                f.name: values[f.name]
+                if f.name in values
+                else rows[f.name]
+                if f.name in names
+                else _nulls(rows, f.type)
+                for f in COLUMNS
+            },
+            COLUMNS,
+        )
+
+    @cached_property
+    def _received(self) -> tuple[Ints, pa.ChunkedArray, pa.ChunkedArray]:
+        """Requests by their key, with rid and tenant."""
+        rows = self._requests.filter(pc.equal(self._requests["op"], "receive"))
+        keys = self._request_keys(rows)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], rows["rid"].take(pa.array(order)), rows["tenant"].take(pa.array(order))
+
+    def _request_keys(self, rows: pa.Table) -> Ints:
+        return (
+            self._codes(rows["worker"]) << 50 | _numbers(rows["epoch"]) << 38 | _numbers(pc.fill_null(rows["req"], 0))
+        )
+
+    def _names(self, rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+        known, rids, tenants = self._received
+        if not len(known):
+            return _nulls(rows, pa.string()), _nulls(rows, pa.string())
+        keys = self._request_keys(rows)
+        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        place = pa.array(at, mask=(known[at] != keys) | pc.is_null(rows["req"]).to_numpy())
+        return rids.take(place), tenants.take(place)
+
+
+def _key(rows: pa.Table, at: int) -> EventKey:
+    t = rows["t"].cast(pa.int64())[at].as_py()
+    return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
+
+
+def _joined(parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts) if parts else COLUMNS.empty_table()
+
+
+def _numbers(column: pa.ChunkedArray) -> Ints:
+    return np.asarray(column.cast(pa.int64()).to_numpy(), np.int64)
+
+
+def _nulls(rows: pa.Table, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.nulls(len(rows), kind)])
+
+
+def _pages(rows: pa.Table) -> pa.ChunkedArray:
+    return rows["n"].cast(pa.int64()) if "n" in rows.column_names else _nulls(rows, pa.int64())
+
+
+def _says(name: str, rows: pa.Table) -> pa.ChunkedArray:
+    parts = []
+    for column in _SAYS[name]:
+        text = rows[column].cast(pa.string())
+        parts.append(pc.binary_join_element_wise(column, text, " "))
+    # Arrow drops a row of which every part is null, so one part is there always.
+    there = pa.repeat("", len(rows))
+    return pc.utf8_ltrim(pc.binary_join_element_wise(there, *parts, ", ", null_handling="skip"), ", ")

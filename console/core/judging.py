@@ -1,0 +1,73 @@
+"""Which responses are judged, and which are not yet: rows of living writers may still be on their way.
+
+Invariant: only an `unknown` waits. Everything else that is found stands at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.ledger.reader import Ledger
+from forensics.foreign_reads import ForeignReads
+from forensics.rows import Row, rows_of
+from forensics.verdict import Verdict
+
+SETTLE_US = 10_000_000
+"""How long after its end a response may wait for the last rows of living writers before its `unknown` counts."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """`now_us`: when the ledger was read, us UTC."""
+
+    ledger: Ledger
+    reads: ForeignReads
+    now_us: int
+
+    @cached_property
+    def waiting(self) -> frozenset[str]:
+        """rids of responses that are `unknown` only because their rows are still on the way."""
+        alive = {(w.worker, w.epoch) for w in self.ledger.writers if w.state == "open"}
+        if not alive:
+            return frozenset()
+        responses = self.reads.responses
+        unknown = rows_of(responses.filter(pc.equal(responses["verdict"], Verdict.UNKNOWN.value)))
+        running = running_rids(self.ledger.tables["requests"], alive) if unknown else frozenset()
+        return frozenset(row["rid"] for row in unknown if self._on_the_way(row, running))
+
+    def _on_the_way(self, response: Row, running: frozenset[str]) -> bool:
+        if response["rid"] in running or response["finished"] is None:
+            return True
+        return bool(self.now_us - response["finished"] < SETTLE_US)
+
+    @cached_property
+    def settled(self) -> ForeignReads:
+        """The verdicts without those that wait."""
+        if not self.waiting:
+            return self.reads
+        waiting = pa.array(sorted(self.waiting))
+        findings, responses = (
+            table.filter(pc.invert(pc.is_in(table["rid"], value_set=waiting)))
+            for table in (self.reads.findings, self.reads.responses)
+        )
+        counts = self.reads.counts | {Verdict.UNKNOWN: self.reads.counts[Verdict.UNKNOWN] - len(self.waiting)}
+        return ForeignReads(findings, responses, counts, self.reads.unattributed)
+
+
+def running_rids(requests: pa.Table, alive: set[tuple[str, int]]) -> frozenset[str]:
+    """rids that a living worker has received and not ended."""
+    found: dict[tuple[str, int, int], str] = {}
+    rows = requests.select(["worker", "epoch", "op", "req", "rid"])
+    for row in rows_of(rows.filter(pc.is_in(rows["op"], value_set=pa.array(["receive", "finish", "abort"])))):
+        key = (row["worker"], row["epoch"], row["req"])
+        if key[:2] not in alive:
+            continue
+        if row["op"] != "receive":
+            found.pop(key, None)
+        elif row["rid"]:
+            found[key] = row["rid"]
+    return frozenset(found.values())

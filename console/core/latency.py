@@ -1,0 +1,93 @@
+"""Prefill times by uncached length against a baseline: what was too fast for its tokens.
+
+Invariant: a length with few requests is said to be so; speed alone accuses nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from forensics.rows import rows_of
+
+FEW = 20
+"""Below so many requests a 5th percentile is little more than the fastest of them."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """Requests with [bucket_tokens, 2 x bucket_tokens) tokens that were not cached. Times in ms.
+
+    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests.
+    """
+
+    bucket_tokens: int
+    requests: int
+    floor_ms: float
+    baseline_p5_ms: float | None
+    p5_ms: float
+    p50_ms: float
+    below_floor: int
+    suspicious: bool
+    fastest: tuple[str, ...]
+    starts_us: tuple[int, ...] = ()
+    p5: tuple[float, ...] = ()
+    p50: tuple[float, ...] = ()
+    p95: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few requests for its percentiles to mean much."""
+        return self.requests < FEW
+
+    @property
+    def change(self) -> float | None:
+        """p5 against the baseline's: -0.88 is 88 % faster."""
+        return self.p5_ms / self.baseline_p5_ms - 1 if self.baseline_p5_ms else None
+
+    @property
+    def label(self) -> str:
+        """`8–16k`."""
+        low, high = self.bucket_tokens, 2 * self.bucket_tokens
+        return (
+            f"{low}–{high}"
+            if high < 1024
+            else f"{low}–{high // 1024}k"
+            if low < 1024
+            else f"{low // 1024}–{high // 1024}k"
+        )
+
+
+@dataclass(frozen=True)
+class LatencyFigure:
+    """All lengths, shortest first."""
+
+    lengths: tuple[Length, ...]
+
+    @property
+    def worst(self) -> Length | None:
+        """The length to look at first: suspicious, then the largest fall of p5, then the most requests."""
+        return min(self.lengths, key=lambda n: (not n.suspicious, n.change or 0.0, -n.requests), default=None)
+
+
+def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
+    """From the rows of the queries `fast-prefill` and `prefill-times`."""
+    series: dict[int, list[dict[str, float]]] = {}
+    for row in rows_of(over_time):
+        series.setdefault(row["bucket_tokens"], []).append(row)
+    lengths = []
+    for row in rows_of(compared):
+        times = series.get(row["bucket_tokens"], [])
+        lengths.append(
+            Length(
+                bucket_tokens=row["bucket_tokens"], requests=row["requests"],
+                floor_ms=row["floor_ms"], baseline_p5_ms=row["baseline_p5_ms"],
+                p5_ms=row["p5_ms"], p50_ms=row["p50_ms"], below_floor=row["below_floor"], suspicious=row["suspicious"] == "yes",
+                fastest=tuple(row["fastest"] or ()), starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
+                p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times),
+                counts=tuple(int(t["requests"]) for t in times),
+            )
+        )  # fmt: skip
+    return LatencyFigure(tuple(lengths))

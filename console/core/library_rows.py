@@ -1,0 +1,47 @@
+"""Queries of the forensics library, asked of a ledger that has been read already.
+
+Invariant: the console judges, groups and counts nothing that the library judges, groups or counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from engine.ledger.reader import Ledger
+from forensics.catalogue import Query, load_queries
+from forensics.foreign_reads import ForeignReads
+from forensics.library import Limits, asking
+from forensics.parameters import bound
+
+# One core is left to the screens.
+_LIMITS = Limits(threads=1, timeout_s=120.0)
+
+
+def library_rows(
+    ledger: Ledger, reads: ForeignReads, names: Iterable[str], given: Mapping[str, str] | None = None
+) -> dict[str, pa.Table]:
+    """The rows of queries by name. `given`: parameters as a person writes them, never relative to now, for the queries
+    that have them. Raises QueryStopped.
+    """
+    found = {}
+    with asking(ledger, lambda: reads, _LIMITS) as ask:
+        for name in names:
+            query = query_named(name)
+            mine = {key: value for key, value in (given or {}).items() if key in query.parameters}
+            found[name] = ask(query, bound(query, mine, ZoneInfo("UTC"), datetime.fromtimestamp(0, UTC)))
+    return found
+
+
+def query_named(name: str) -> Query:
+    """A query of the library; KeyError where there is none."""
+    return _by_name()[name]
+
+
+@cache
+def _by_name() -> dict[str, Query]:
+    return {query.name: query for query in load_queries()}
