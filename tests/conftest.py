@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.ledger.reader import read_ledger
+from engine.nursery import Nursery
 
 TENANTS = {"acme": "key-acme", "brio": "key-brio", "cyan": "key-cyan"}
 # The same examples in every run, and no law fails because a machine is busy.
@@ -139,12 +140,18 @@ class LiveEngine:
 
 
 @pytest.fixture(scope="session")
-def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveEngine]]:
+def nursery() -> Iterator[Nursery]:
+    """What forks the processes of every engine that the tests start themselves: torch is imported there, once."""
+    with Nursery() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def live_engine(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterator[Callable[..., LiveEngine]]:
     """Factory: `live_engine(faults=(...), defences={...}, **shape)`; the same setting gives the same engine.
 
     At the end every worker on which no fault has struck has to account for its pages.
     """
-    # Imported here: only tests that start an engine pay for torch.
     from engine.config import EngineConfig
     from engine.serve import start_engine
 
@@ -160,7 +167,7 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
                 ledger=str(place / "ledger"), run_dir=str(place / "run"), faults=tuple(faults), defences=defences or {},
                 truth=truth, tenants=TENANTS, **{**SHAPE, **shape},
             )  # fmt: skip
-            engine = start_engine(config)
+            engine = start_engine(config, nursery)
             running[key] = engine, LiveEngine(engine.state, place / "ledger", place / "run", engine)
         return running[key][1]
 
