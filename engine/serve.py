@@ -185,15 +185,18 @@ def _ledger_key(run_dir: Path) -> str:
 def _wait_healthy(running: RunningEngine, urls: list[str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     waiting = list(urls)
-    while waiting:
-        for name, code in running.ended().items():
-            raise EngineError(f"the engine did not start: {name} ended with exit code {code}; its messages are above")
-        if time.monotonic() > deadline:
-            raise EngineError(f"the engine did not start: {waiting[0]} is not healthy after {START_SECONDS} s")
-        try:
-            if httpx.get(f"{waiting[0]}/health", timeout=1, trust_env=False).status_code == 200:
-                waiting.pop(0)
-                continue
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
+    with httpx.Client(timeout=1, trust_env=False) as client:
+        while waiting:
+            for name, code in running.ended().items():
+                raise EngineError(
+                    f"the engine did not start: {name} ended with exit code {code}; its messages are above"
+                )
+            if time.monotonic() > deadline:
+                raise EngineError(f"the engine did not start: {waiting[0]} is not healthy after {START_SECONDS} s")
+            try:
+                if client.get(f"{waiting[0]}/health").status_code == 200:
+                    waiting.pop(0)
+                    continue
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)

@@ -5,8 +5,8 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import httpx
 import pytest
+from live_http import HTTP
 from live_texts import until
 
 from engine.ledger.reader import read_ledger
@@ -96,7 +96,7 @@ def namesake(engine, url, rid):
         "input_ids": [1, 2, 3], "rid": rid, "bootstrap_room": secrets.randbits(62), "bootstrap_port": port,
     }  # fmt: skip
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(httpx.post, f"{url}/generate", json=body, headers=engine.hop, timeout=60)
+        waiting = pool.submit(HTTP.post, f"{url}/generate", json=body, headers=engine.hop, timeout=60)
         until(lambda: engine.metrics(url)["kvwitness_running_requests",] == 1, "the namesake to be there")
         yield
         assert not waiting.done()
@@ -134,7 +134,7 @@ def test_refusals_as_a_router_hears_them(two_of_each, stream):
         with ThreadPoolExecutor(2) as pool:
             answers = list(
                 pool.map(
-                    lambda url, body=body: httpx.post(f"{url}/generate", json=body, headers=engine.hop, timeout=20),
+                    lambda url, body=body: HTTP.post(f"{url}/generate", json=body, headers=engine.hop, timeout=20),
                     (engine.prefill, engine.decode),
                 )
             )

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from live_http import HTTP
 from live_texts import endless, until
 
 from engine.ledger.reader import read_ledger
@@ -105,7 +106,7 @@ def gate(engine, url):
 
 
 def gated(engine, url):
-    return httpx.get(f"{url}/faults", headers=engine.hop, timeout=10).json()["late-write"]["gated"]
+    return HTTP.get(f"{url}/faults", headers=engine.hop, timeout=10).json()["late-write"]["gated"]
 
 
 def ask_gated(engine, pool, rid, stream):
