@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import logging
 import os
 import signal
@@ -25,17 +26,16 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 def main() -> None:
     """Answer until whoever made this nursery is gone."""
     _end_with_parent()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches everybody in a terminal; the children are ended in order
+    # Ctrl-C reaches everybody in a terminal; who made the nursery ends the children in order, and then it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import engine.gateway_process  # noqa: PLC0415
     import engine.worker  # noqa: F401, PLC0415
 
     gc.freeze()  # what was imported stays shared memory
     with socket.socket(fileno=int(sys.argv[1])) as door, door.makefile("rw") as lines:
         for line in lines:
-            what, _, argument = line.rstrip("\n").partition(" ")
-            lines.write(f"{_fork(argument, door) if what == FORK else _exit_of(int(argument))}\n")
+            what, argument = json.loads(line)
+            lines.write(f"{_fork(argument, door) if what == FORK else _exit_of(argument)}\n")
             lines.flush()
 
 
@@ -49,8 +49,12 @@ def _exit_of(pid: int) -> int:
 
 
 def _fork(config: str, door: socket.socket) -> int:
-    """Process id of a new child."""
-    nursery, pid = os.getpid(), os.fork()
+    """Process id of a new child; negative: the number of the error that there was instead."""
+    nursery = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return -(error.errno or 1)
     if pid == 0:
         _live(Path(config), nursery, door)
     return pid

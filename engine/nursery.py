@@ -6,6 +6,7 @@ there until it is asked for, so that the number of its process is its own until 
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -16,13 +17,14 @@ import threading
 from pathlib import Path
 
 FORK, EXIT = "fork", "exit"
-"""What a nursery is asked for, a line each: `fork CONFIG` for a process id, `exit PID` for an exit code."""
+"""What a nursery is asked for, a JSON line each: [FORK, path of a configuration] for a process id, where negative an error
+number; [EXIT, process id] for an exit code."""
 UNKNOWN_EXIT = 255
 """Exit code of a child whose nursery was killed: nobody else was told."""
 
 
 class NurseryError(Exception):
-    """A nursery has ended; says with which exit code."""
+    """A nursery has forked nothing; says why."""
 
 
 class Nursery:
@@ -45,12 +47,15 @@ class Nursery:
 
     def fork(self, config: Path) -> Child:
         """A new process with the part that `config` names. Raises NurseryError."""
-        return Child(self, self._ask(FORK, str(config)))
+        pid = self._ask(FORK, str(config.resolve()))
+        if pid < 0:
+            raise NurseryError(f"no process could be forked: {os.strerror(-pid)}")
+        return Child(self, pid)
 
     def exit_of(self, pid: int) -> int:
         """The exit code of a child that has ended; asked once."""
         try:
-            return self._ask(EXIT, str(pid))
+            return self._ask(EXIT, pid)
         except NurseryError:
             return UNKNOWN_EXIT
 
@@ -66,10 +71,10 @@ class Nursery:
             self._answers.close()
             self._door.close()
 
-    def _ask(self, what: str, argument: str) -> int:
+    def _ask(self, what: str, argument: str | int) -> int:
         with self._turn:
             try:
-                self._door.sendall(f"{what} {argument}\n".encode())
+                self._door.sendall(json.dumps([what, argument]).encode() + b"\n")
                 answer = self._answers.readline()
             except OSError:  # it has ended, or was closed
                 answer = ""
@@ -85,6 +90,7 @@ class Child:
     def __init__(self, nursery: Nursery, pid: int) -> None:
         self.pid, self._nursery = pid, nursery
         self._code: int | None = None
+        self._ending = threading.Lock()
         self._handle = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
@@ -97,9 +103,14 @@ class Child:
             ended = select.poll()
             ended.register(self._handle, select.POLLIN)
             if ended.poll(None if seconds is None else seconds * 1000):
+                self._end()
+        return self._code
+
+    def _end(self) -> None:
+        with self._ending:
+            if self._code is None:
                 self._code = self._nursery.exit_of(self.pid)
                 os.close(self._handle)
-        return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""

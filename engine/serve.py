@@ -82,8 +82,6 @@ def start_engine(config: EngineConfig, nursery: Nursery | None = None) -> Runnin
     run_dir = Path(config.run_dir)
     _make_directories(run_dir, Path(config.ledger))
     gateway_port, workers = _addresses(config)
-    own_nursery = nursery is None
-    nursery = nursery or Nursery()
     children = _children(config, gateway_port, workers)
     gateway = f"http://127.0.0.1:{gateway_port}"
     state: dict[str, object] = {
@@ -91,7 +89,7 @@ def start_engine(config: EngineConfig, nursery: Nursery | None = None) -> Runnin
         "decode": [w.url for w in workers if w.role == "decode"], "ledger": config.ledger,
         "api_keys": config.tenants, "hop_key_file": str(run_dir / "hop.key"), "pid": os.getpid(),
     }  # fmt: skip
-    running = RunningEngine(state, run_dir, Path(children[0].memory).parent, nursery, own_nursery)
+    running = RunningEngine(state, run_dir, Path(children[0].memory).parent, nursery or Nursery(), nursery is None)
     try:
         for child in children:
             child.save(run_dir / f"{child.name}.json")
