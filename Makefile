@@ -8,9 +8,9 @@ export OMP_NUM_THREADS := 1
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
 
-# What starts processes of its own has both cores to itself; the rest runs on two workers.
+# What starts processes of its own has both cores to itself; the rest runs on two workers, long files first.
 test: system lint
-	$(BIN)/pytest -n 2 --dist loadfile -m "not engine and not browser"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser"
 	$(BIN)/pytest -m "engine or browser"
 
 lint: .venv/test.installed
