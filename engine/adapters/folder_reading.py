@@ -47,14 +47,9 @@ def read_folder(folder: Path, reading: Reading, notes: Notes) -> dict[str, list[
             continue
         try:
             how = _dated(reading, said, notes) if source.kind is Kind.VLLM_LOG else reading
-            if source.kind is Kind.KV_LINES:
-                rows = _anew(source, how, said[source.worker], notes)
-            else:
-                rows = list(_read(source, how, notes))
+            said[source.worker] += _anew(source, how, said[source.worker], notes)
         except OSError as error:
             notes.skip(source.name, f"cannot be read: {error.strerror}")
-            continue
-        said[source.worker] += rows
     return dict(said)
 
 
@@ -82,7 +77,9 @@ def _read(source: Source, how: Reading, notes: Notes) -> Iterator[Said]:
 
 
 def _anew(source: Source, how: Reading, before: list[Said], notes: Notes) -> list[Said]:
-    """The rows of decoded KV events; none where a capture beside them holds the same."""
+    """The rows of a source; none of decoded KV events where a capture beside them holds the same."""
+    if source.kind is not Kind.KV_LINES:
+        return list(_read(source, how, notes))
     own = Notes()
     rows = list(_read(source, how, own))
     held = {_event(row) for row in before if isinstance(row, Observed) and row.table == "cache"}

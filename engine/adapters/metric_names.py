@@ -5,7 +5,7 @@ Invariant: names are without the endings that the text format adds (`_total`, `_
 
 from __future__ import annotations
 
-from engine.adapters.json_values import digits
+from engine.adapters.json_values import whole
 
 OF_THE_PROCESS = ("process_", "python_", "http_")
 """Prefixes of metrics that every such server exposes and that say nothing about pages."""
@@ -56,5 +56,8 @@ def family(name: str) -> str:
 
 
 def count(value: str) -> int | None:
-    """A metric's value as a whole number; None where it is none."""
-    return digits(value.removesuffix(".0"))
+    """A metric's value (`64`, `64.0`, `1.048576e+06`) as a whole number; None where it is none."""
+    try:
+        return whole(float(value))
+    except ValueError:
+        return None

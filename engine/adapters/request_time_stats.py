@@ -16,7 +16,7 @@ from engine.adapters.observed import Identity, Observed, Said
 from engine.adapters.times import from_unix
 
 PREFIX = "ReqTimeStats("
-MEBIBYTE = 1 << 20
+MEBIBYTE, SECOND_US = 1 << 20, 1_000_000
 _LINE = re.compile(
     r"ReqTimeStats\(rid=(?P<rid>\S+?)(?:, bootstrap_room=(?P<room>\d+))?, input_len=(?P<input>\d+), "
     r"cached_input_len=(?P<cached>\d+), output_len=(?P<output>\d+), attempts=(?P<attempts>\d+), "
@@ -45,8 +45,13 @@ def read_stats(message: str, t_us: int | None, where: str, notes: Notes) -> Iter
         yield Identity({"role": role})
     lengths = {"prompt_tokens": digits(match["input"]), "cached_tokens": digits(match["cached"])}
     entered = from_unix(_number(tail.get("entry_time")))
-    if entered is not None and t_us is not None:
-        t_us = max(t_us, entered)  # the line's own time is cut to the second
+    if entered is not None and t_us is not None and entered > t_us:
+        if entered < t_us + SECOND_US:  # the line's own time is cut to the second
+            t_us = entered
+        else:
+            notes.assume(
+                "requests entered after their lines were written: was the zone of the lines' times given right (--tz)?"
+            )
     yield Observed(entered if entered is not None else t_us, "requests", "receive", lengths, rid, room)
     total = _number(tail.get("transfer_total", "").removesuffix(" MB"))
     if role == "prefill" and total is not None:

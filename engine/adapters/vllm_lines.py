@@ -164,4 +164,5 @@ def patterns(notes: Notes) -> tuple[Pattern, ...]:
             "transfer finished", "NIXLConnector request_finished(",
             r"(?P<rid>\S+)\), request_status=\S+, kv_transfer_params=(?P<params>.*)", _finished(notes),
         ),
+        pattern("lease begun", "NIXLConnector request_finished(", r"\S+\) waiting for \d+ seconds before releasing blocks"),
     )  # fmt: skip
