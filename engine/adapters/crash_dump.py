@@ -88,7 +88,10 @@ def read_dump(data: bytes, where: str, keyed: Keyed, notes: Notes) -> Iterator[S
     if isinstance(resolved, dict) and is_server_info(resolved):
         yield from read_server_info(resolved, notes)
     requests = dump.get("requests")
-    for index, entry in enumerate(requests if isinstance(requests, list) else ()):
+    if not isinstance(requests, list):
+        notes.skip(where, "crash dump without a list of requests")
+        return
+    for index, entry in enumerate(requests):
         place = f"{where} request {index}"
         if not isinstance(entry, tuple | list) or len(entry) != 4:
             notes.skip(place, "request of a crash dump is not (asked, answered, created, finished)")

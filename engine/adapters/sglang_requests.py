@@ -104,8 +104,8 @@ def _finished(
     began = from_unix(meta.get("request_received_ts"))
     if began is not None:
         yield Observed(began, "requests", "receive", said, rid, room)
-    if meta.get("finish_reason") is None:
-        return
+    if meta.get("finish_reason") is None and t_us is None:
+        return  # it has not ended
     status, reason = _outcome(meta.get("finish_reason"))
     output = whole(meta.get("completion_tokens"))
     left = from_unix(meta.get("response_sent_to_client_ts")) or from_unix(meta.get("request_finished_ts"))
@@ -113,7 +113,7 @@ def _finished(
         "prompt_tokens": whole(meta.get("prompt_tokens")), "cached_tokens": whole(meta.get("cached_tokens")),
         "output_tokens": output, "last_token": left if output else None, "status": status, "reason": reason,
     }  # fmt: skip
-    op = "finish" if status == "200" else "abort"
+    op = "finish" if status == "200" or (status, reason) == (None, None) else "abort"
     yield Observed(t_us, "requests", op, {**said, **columns}, rid, room)
 
 

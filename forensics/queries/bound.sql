@@ -17,7 +17,7 @@
 --   limit_tokens: {is: longest prompt that prefill can take, unit: tokens}
 --   moved_bytes: {is: what prefill counted as moved, unit: bytes}
 --   needed_bytes: {is: the least that its length needs, unit: bytes}
---   unfilled_pages: {is: pages that it attended to and that the handoff did not fill, unit: pages}
+--   unfilled_pages: {is: "pages that it attended to and that the handoff did not fill, or may not have", unit: pages}
 --   output_tokens: {is: tokens that the client got, unit: tokens}
 --   status: what the client got
 --   started: when it was received
@@ -55,7 +55,7 @@ judged AS (
            coalesce(h.prefill_tokens = 1 AND h.prompt_tokens > 1, false) AS placeholder,
            coalesce(h.prefill_tokens > 1 AND h.prefill_tokens <> h.answer_tokens, false)
                OR coalesce(h.covered_tokens <> h.answer_tokens, false) AS lengths_differ,
-           coalesce(h.moved_bytes < h.needed_bytes, false) AS short_transfer,
+           coalesce(h.may_be_short, false) AS short_transfer, coalesce(h.is_short, false) AS surely_short,
            coalesce(h.ended > l.since AND ($late_for_s IS NULL OR h.started < l.last + to_seconds($late_for_s)), false) AS after_timeout,
            (SELECT max(f.pages) FROM filled_before AS f WHERE f.worker = h.worker AND f.t < h.started - INTERVAL 1 SECOND) AS filled_pages
     FROM told_handoffs AS h
@@ -64,7 +64,7 @@ judged AS (
       AND NOT list_contains(string_split($without, ','), h.rid)
 ),
 placed AS (
-    SELECT *, (placeholder OR short_transfer) AND output_tokens > 0 AS is_unfilled FROM judged
+    SELECT *, (placeholder OR surely_short) AND output_tokens > 0 AS is_unfilled FROM judged
     WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout
 )
 SELECT rid,
@@ -75,6 +75,6 @@ SELECT rid,
            CASE WHEN after_timeout THEN 'after-timeout' END
        ) AS rules,
        room, worker, prompt_tokens, prefill_tokens, limit_tokens, moved_bytes, needed_bytes,
-       CASE WHEN is_unfilled THEN unfilled_pages END AS unfilled_pages, output_tokens, status, started
+       CASE WHEN is_unfilled OR short_transfer THEN unfilled_pages END AS unfilled_pages, output_tokens, status, started
 FROM placed
 ORDER BY started, rid;

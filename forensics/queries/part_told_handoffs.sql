@@ -32,7 +32,7 @@ LEFT JOIN limits AS l USING (worker, epoch);
 -- step: told_moves
 -- What prefill counted as moved, per handoff; by the room, or by the request of prefill's own row.
 CREATE TEMP TABLE told_moves AS
-SELECT coalesce(x.room, q.room) AS room, coalesce(q.rid, '') AS rid, sum(x.bytes) AS bytes, max(x.t) AS moved_at
+SELECT coalesce(x.room, q.room) AS room, coalesce(q.rid, '') AS rid, TRY_CAST(sum(x.bytes) AS BIGINT) AS bytes, max(x.t) AS moved_at
 FROM transfers AS x
 LEFT JOIN told_requests AS q USING (worker, epoch, req)
 WHERE x.op = 'done' AND x.bytes IS NOT NULL AND x.peer IS DISTINCT FROM x.worker
@@ -80,27 +80,37 @@ LEFT JOIN prefills AS p USING (handoff)
 CROSS JOIN least AS l;
 
 -- step: told_handoffs
--- Where no page has a known size in bytes, the leanest handoff whose two sides agree on the length is the measure: a
--- short one among those makes the measure smaller, and so finds less. Logged totals are good to 5,243 bytes.
+-- Where no page has a known size in bytes, handoffs whose two sides agree on the length are the measure. Against the
+-- leanest of them, itself included, a handoff is short for certain; against the leanest of the others it may be. Units are
+-- pages, or tokens where no source says the size of a page. A logged total is good to 5,243 bytes up or down.
 CREATE TEMP TABLE told_handoffs AS
 WITH
 moved AS (
-    SELECT p.*, m.bytes AS moved_bytes, m.moved_at, o.pool_pages, o.page_tokens, o.page_bytes,
-           p.prefill_tokens = p.answer_tokens AND p.prompt_tokens <= p.limit_tokens AND m.bytes > 0 AS agrees
+    SELECT p.*, m.bytes AS moved_bytes, m.moved_at, o.pool_pages, o.page_bytes,
+           CAST(ceil(p.handed_tokens / o.page_tokens) AS BIGINT) AS pages,
+           p.prefill_tokens = p.answer_tokens AND p.prompt_tokens <= p.limit_tokens AND m.bytes > 0 AND p.handed_tokens > 0 AS agrees
     FROM told_pairs AS p
     LEFT JOIN told_moves AS m ON m.room = p.room OR (m.room IS NULL AND p.room IS NULL AND m.rid = p.rid)
     LEFT JOIN told_pools AS o ON o.worker = p.worker AND o.epoch = p.epoch
 ),
-lean AS (SELECT worker, min(moved_bytes / handed_tokens) AS per_token FROM moved WHERE agrees AND handed_tokens > 0 GROUP BY worker),
-sized AS (
-    SELECT m.*, CAST(ceil(handed_tokens / page_tokens) AS BIGINT) AS pages,
-           CASE WHEN page_bytes IS NOT NULL AND page_tokens IS NOT NULL THEN CAST(ceil(handed_tokens / page_tokens) AS BIGINT) * page_bytes
-                ELSE CAST(floor(handed_tokens * l.per_token) AS BIGINT) - 5243 END AS needed_bytes,
-           coalesce(page_bytes, l.per_token * page_tokens) AS bytes_a_page
-    FROM moved AS m
+rated AS (SELECT *, coalesce(pages, handed_tokens) AS units, (moved_bytes - 5243) / coalesce(pages, handed_tokens) AS rate FROM moved),
+lean AS (
+    SELECT worker, min(rate) AS least, list_extract(list_sort(list(rate)), 2) AS second FROM rated WHERE agrees GROUP BY worker
+),
+measured AS (
+    SELECT r.*, CASE WHEN page_bytes IS NOT NULL AND pages IS NOT NULL THEN pages * page_bytes
+                     ELSE CAST(floor(units * l.least) AS BIGINT) - 5243 END AS needed_bytes,
+           CASE WHEN agrees AND rate = l.least THEN l.second ELSE l.least END AS others_rate
+    FROM rated AS r
     LEFT JOIN lean AS l USING (worker)
+),
+weighed AS (
+    SELECT *, moved_bytes < needed_bytes AS is_short,
+           moved_bytes < needed_bytes OR (page_bytes IS NULL AND moved_bytes > 0 AND moved_bytes + 5243 < units * others_rate) AS may_be_short,
+           CASE WHEN pages IS NOT NULL THEN coalesce(page_bytes, others_rate) END AS bytes_a_page
+    FROM measured
 )
-SELECT *, agrees AND moved_bytes >= needed_bytes AS is_whole,
+SELECT *, agrees AND NOT coalesce(may_be_short, false) AS is_whole,
        CASE WHEN prefill_tokens = 1 AND prompt_tokens > 1 THEN pages - 1
             WHEN moved_bytes IS NOT NULL AND bytes_a_page > 0 THEN greatest(pages - CAST(ceil(moved_bytes / bytes_a_page) AS BIGINT), 0) END AS unfilled_pages
-FROM sized;
+FROM weighed;

@@ -81,6 +81,13 @@ def test_an_exporter_record_has_its_room_in_the_nested_string():
     assert notes.skipped == {"line is no exporter record": 2}
 
 
+def test_an_end_without_a_reason_is_an_end_all_the_same():
+    notes = Notes()
+    record = json.dumps({"request_parameters": json.dumps(OBJ), "request_finished_ts": 1789387206.5})
+    (end,) = read_exporter([(1, record)], "x", KEYED, notes)
+    assert (end.op, end.columns["status"], end.t_us) == ("finish", None, AT_US + 1_500_000)
+
+
 def test_batches_unknown_events_and_unknown_fields_are_told():
     assert read(finished(obj={**OBJ, "rid": ["a", "b"]}, rid=["a", "b"]))[1].skipped == {
         "request log of a batch: one line for several requests": 1
