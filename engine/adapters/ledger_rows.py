@@ -57,6 +57,10 @@ class LedgerRows:
         by_rid = self._by_rid.get(rid) if rid is not None else None
         return by_rid if by_rid is not None or room is None else self._by_room.get(room)
 
+    def forget(self, rid: str) -> None:
+        """A request is over: what comes under its rid next is another attempt."""
+        self._by_rid.pop(rid, None)
+
     def _number(self, said: Observed, columns: dict[str, Any]) -> int | None:
         known = self.request(said.rid, said.room)
         if said.table == "requests" and said.op == "receive":

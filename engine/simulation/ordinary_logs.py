@@ -85,7 +85,12 @@ def _told(ledger: Ledger, roles: dict[str, str]) -> dict[str, dict[tuple[int, in
             _tell(told[row["worker"]][row["epoch"], row["req"]], row)
     for row in ledger.tables["transfers"].to_pylist():
         # What carries the handoff's metadata is no part of the engine's total.
-        if row["worker"] in roles and row["peer"] != row["worker"] and row["req"] is not None and row["dst_pool"] != "slot":
+        if (
+            row["worker"] in roles
+            and row["peer"] != row["worker"]
+            and row["req"] is not None
+            and row["dst_pool"] != "slot"
+        ):
             request = told[row["worker"]][row["epoch"], row["req"]]
             if row["op"] == "post" and request.posted is None:
                 request.posted = row["t"]

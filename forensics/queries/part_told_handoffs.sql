@@ -30,13 +30,21 @@ LEFT JOIN roles AS r USING (worker, epoch)
 LEFT JOIN limits AS l USING (worker, epoch);
 
 -- step: told_moves
--- What prefill counted as moved, per handoff; by the room, or by the request of prefill's own row.
+-- What prefill counted as moved, and what decode had asked for, per handoff; by the room, or by the request of the row.
 CREATE TEMP TABLE told_moves AS
-SELECT coalesce(x.room, q.room) AS room, coalesce(q.rid, '') AS rid, TRY_CAST(sum(x.bytes) AS BIGINT) AS bytes, max(x.t) AS moved_at
+SELECT coalesce(x.room, q.room) AS room, coalesce(q.rid, '') AS rid,
+       TRY_CAST(sum(x.bytes) FILTER (WHERE x.op = 'done') AS BIGINT) AS bytes,
+       CAST(sum(x.n) FILTER (WHERE x.op = 'done' AND coalesce(x.dst_pool, 'kv') = 'kv') AS BIGINT) AS done_pages,
+       max(x.t) FILTER (WHERE x.op = 'done') AS moved_at
 FROM transfers AS x
 LEFT JOIN told_requests AS q USING (worker, epoch, req)
-WHERE x.op = 'done' AND x.bytes IS NOT NULL AND x.peer IS DISTINCT FROM x.worker
+WHERE x.op = 'done' AND x.peer IS DISTINCT FROM x.worker
 GROUP BY coalesce(x.room, q.room), coalesce(q.rid, '');
+
+-- step: told_grants
+CREATE TEMP TABLE told_grants AS
+SELECT room, CAST(sum(asked) AS BIGINT) AS asked_pages FROM transfers
+WHERE op = 'grant' AND room IS NOT NULL AND coalesce(dst_pool, 'kv') = 'kv' GROUP BY room;
 
 -- step: told_pools
 -- The pool of each worker that answers.
@@ -86,11 +94,12 @@ CROSS JOIN least AS l;
 CREATE TEMP TABLE told_handoffs AS
 WITH
 moved AS (
-    SELECT p.*, m.bytes AS moved_bytes, m.moved_at, o.pool_pages, o.page_bytes,
+    SELECT p.*, m.bytes AS moved_bytes, m.done_pages, g.asked_pages, m.moved_at, o.pool_pages, o.page_bytes,
            CAST(ceil(p.handed_tokens / o.page_tokens) AS BIGINT) AS pages,
            p.prefill_tokens = p.answer_tokens AND p.prompt_tokens <= p.limit_tokens AND m.bytes > 0 AND p.handed_tokens > 0 AS agrees
     FROM told_pairs AS p
     LEFT JOIN told_moves AS m ON m.room = p.room OR (m.room IS NULL AND p.room IS NULL AND m.rid = p.rid)
+    LEFT JOIN told_grants AS g ON g.room = p.room
     LEFT JOIN told_pools AS o ON o.worker = p.worker AND o.epoch = p.epoch
 ),
 rated AS (SELECT *, coalesce(pages, handed_tokens) AS units, (moved_bytes - 5243) / coalesce(pages, handed_tokens) AS rate FROM moved),
@@ -105,12 +114,13 @@ measured AS (
     LEFT JOIN lean AS l USING (worker)
 ),
 weighed AS (
-    SELECT *, moved_bytes < needed_bytes AS is_short,
-           moved_bytes < needed_bytes OR (page_bytes IS NULL AND moved_bytes > 0 AND moved_bytes + 5243 < units * others_rate) AS may_be_short,
+    SELECT *, coalesce(moved_bytes < needed_bytes, false) OR coalesce(done_pages < asked_pages, false) AS is_short,
+           coalesce(moved_bytes < needed_bytes, false) OR coalesce(done_pages < asked_pages, false) OR (page_bytes IS NULL AND moved_bytes > 0 AND moved_bytes + 5243 < units * others_rate) AS may_be_short,
            CASE WHEN pages IS NOT NULL THEN coalesce(page_bytes, others_rate) END AS bytes_a_page
     FROM measured
 )
 SELECT *, agrees AND NOT coalesce(may_be_short, false) AS is_whole,
-       CASE WHEN prefill_tokens = 1 AND prompt_tokens > 1 THEN pages - 1
+       CASE WHEN done_pages IS NOT NULL AND asked_pages IS NOT NULL THEN greatest(asked_pages - done_pages, 0)
+            WHEN prefill_tokens = 1 AND prompt_tokens > 1 THEN pages - 1
             WHEN moved_bytes IS NOT NULL AND bytes_a_page > 0 THEN greatest(pages - CAST(ceil(moved_bytes / bytes_a_page) AS BIGINT), 0) END AS unfilled_pages
 FROM weighed;
