@@ -57,6 +57,11 @@ RULES = (
         "decode released pages by a timer while a write might be in flight; whoever held pages from then on is possible",
         "aborts before the destination was published, engines that do not defer a release, and releases that are not logged",
     ),
+    Rule(
+        "alarm",
+        "a check of the engine's own failed for it (checksum, page count, metadata of another room, a lease that had ended)",
+        "checks that are off, and those whose lines name no request (page counts of SGLang's prefill, the canary)",
+    ),
 )
 NEVER_SEEN = (
     "no log shows which page was whose: pages freed while read, double owners, early reads, reuse under an incomplete key, "

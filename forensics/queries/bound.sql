@@ -57,22 +57,24 @@ judged AS (
                OR coalesce(h.covered_tokens <> h.answer_tokens, false) AS lengths_differ,
            coalesce(h.may_be_short, false) AS short_transfer, coalesce(h.is_short, false) AS surely_short,
            coalesce(h.ended > l.since AND ($late_for_s IS NULL OR h.started < l.last + to_seconds($late_for_s)), false) AS after_timeout,
+           a.alarms IS NOT NULL AS alarm,
            (SELECT max(f.pages) FROM filled_before AS f WHERE f.worker = h.worker AND f.t < h.started - INTERVAL 1 SECOND) AS filled_pages
     FROM told_handoffs AS h
     LEFT JOIN late AS l ON l.worker = h.worker
+    LEFT JOIN told_alarms AS a ON a.handoff = h.handoff
     WHERE h.answered AND ($from IS NULL OR h.started >= $from::TIMESTAMP) AND ($to IS NULL OR h.started < $to::TIMESTAMP)
       AND NOT list_contains(string_split($without, ','), h.rid)
 ),
 placed AS (
     SELECT *, (placeholder OR surely_short) AND output_tokens > 0 AS is_unfilled FROM judged
-    WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout
+    WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout OR alarm
 )
 SELECT rid,
        CASE WHEN is_unfilled AND unfilled_pages + filled_pages > pool_pages THEN 'least' WHEN is_unfilled THEN 'unfilled' ELSE 'possible' END AS bound,
        concat_ws(
            ' ', CASE WHEN over_limit THEN 'over-limit' END, CASE WHEN placeholder THEN 'placeholder' END,
            CASE WHEN lengths_differ THEN 'lengths-differ' END, CASE WHEN short_transfer THEN 'short-transfer' END,
-           CASE WHEN after_timeout THEN 'after-timeout' END
+           CASE WHEN after_timeout THEN 'after-timeout' END, CASE WHEN alarm THEN 'alarm' END
        ) AS rules,
        room, worker, prompt_tokens, prefill_tokens, limit_tokens, moved_bytes, needed_bytes,
        CASE WHEN is_unfilled OR short_transfer THEN unfilled_pages END AS unfilled_pages, output_tokens, status, started

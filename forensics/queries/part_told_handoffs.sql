@@ -60,6 +60,12 @@ SELECT q.*, coalesce(CAST(coalesce(q.room, n.room) AS VARCHAR), q.rid, '?' || q.
 FROM told_requests AS q
 LEFT JOIN named AS n USING (rid);
 
+-- step: told_alarms
+-- Failed checks of the engine's own that name a request.
+CREATE TEMP TABLE told_alarms AS
+SELECT s.handoff, count(*) AS alarms FROM checks AS c JOIN told_sides AS s USING (worker, epoch, req)
+WHERE c.op = 'mismatch' GROUP BY s.handoff;
+
 -- step: told_pairs
 -- Prefill's side and the side that answers: the gateway's word for what the client got, decode's for the rest.
 CREATE TEMP TABLE told_pairs AS

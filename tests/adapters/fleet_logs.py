@@ -36,7 +36,7 @@ class Fleet:
     def timed_out(self, at: float, room: int = 1) -> None:
         """Decode releases pages by its timer."""
         said = f"Deferred KV release for room {room} timed out after 30.0s without a full drain ack from prefill; releasing anyway."
-        self._line("decode", at, said)
+        self.say("decode", at, said)
 
     def write(self, folder: Path) -> Path:
         for role, lines in self.lines.items():
@@ -51,11 +51,12 @@ class Fleet:
 
     def _stats(self, role: str, rid: str, at: float, end: float, tokens: int, output: int, tail: str = "") -> None:
         entered = (START + timedelta(seconds=at)).timestamp()
-        self._line(
+        self.say(
             role, end,
             f"ReqTimeStats(rid={rid}, bootstrap_room={self.room}, input_len={tokens}, cached_input_len=0, "
             f"output_len={output}, attempts=0, type={role}): queue_duration=0.00ms, entry_time={entered:.3f}{tail}",
         )  # fmt: skip
 
-    def _line(self, role: str, at: float, message: str) -> None:
+    def say(self, role: str, at: float, message: str) -> None:
+        """One line of a role's log."""
         self.lines[role].append(f"[{START + timedelta(seconds=at):%Y-%m-%d %H:%M:%S} TP0] {message}")

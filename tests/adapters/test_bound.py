@@ -149,15 +149,26 @@ def test_a_release_by_timeout_leaves_whoever_came_then_possible(tmp_path):
     assert set(bound(tmp_path / "ledger", "-p", "late_for_s=60")[0]) == {"soon"}
 
 
+def test_an_alarm_of_the_engines_own_that_names_a_request_leaves_it_possible(tmp_path):
+    fleet = Fleet(pool=40)
+    fleet.handoff("well", 0, 128)
+    fleet.handoff("alarmed", 30, 128)
+    fleet.handoff("ended", 60, 128, output=0)
+    for rid in ("alarmed", "ended"):
+        fleet.say("decode", 35, f"KV checksum mismatch req={rid} bootstrap_room=1 expected=0x1 got=0x2")
+    rows, _ = of(fleet, tmp_path)
+    assert {rid: (row["bound"], row["rules"]) for rid, row in rows.items()} == {"alarmed": ("possible", "alarm")}
+
+
 def test_the_words_say_bound_every_rule_and_what_it_does_not_see(tmp_path):
     fleet = Fleet()
     fleet.handoff("short", 0, 512, prefill=1)
     ingest_folder(fleet.write(tmp_path / "logs"), tmp_path / "ledger", key=KEY)
     result = CliRunner().invoke(cli, ["bound", "--ledger", str(tmp_path / "ledger")])
     assert "bound, no verdict: at least 0, at most 1 responses" in result.stderr
-    for rule in ("over-limit", "placeholder", "lengths-differ", "short-transfer", "after-timeout"):
+    for rule in ("over-limit", "placeholder", "lengths-differ", "short-transfer", "after-timeout", "alarm"):
         assert f"{rule}: " in result.stderr
-    assert result.stderr.count("It does not see") == 5 and "no log shows which page was whose" in result.stderr
+    assert result.stderr.count("It does not see") == 6 and "no log shows which page was whose" in result.stderr
 
 
 def test_a_recorded_ledger_can_be_bounded_too(tmp_path):
