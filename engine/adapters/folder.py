@@ -22,6 +22,8 @@ from engine.adapters.sglang_requests import FINISHED, RECEIVED
 from engine.adapters.vllm_log import LINE as VLLM_LINE
 
 HEAD_BYTES, HEAD_LINES = 1 << 16, 200
+MOST_VALUE_BYTES = 1 << 28
+"""Longest file that is looked at as one JSON value."""
 
 
 class Kind(Enum):
@@ -79,7 +81,9 @@ def kind_of(path: Path) -> Kind | None:
         head = file.read(HEAD_BYTES)
     if path.suffix == ".bin":
         return Kind.KV_CAPTURE
-    if head[:1] in b"{[" and (whole := _json_kind(path)) is not None:
+    first = head.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
+    is_value = head[:1] in (b"{", b"[") and SGLANG_LINE.fullmatch(first) is None
+    if is_value and path.stat().st_size <= MOST_VALUE_BYTES and (whole := _json_kind(path)) is not None:
         return whole
     for _, line in islice(lines_of(path), HEAD_LINES):
         kind = _line_kind(line)

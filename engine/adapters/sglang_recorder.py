@@ -25,8 +25,8 @@ from engine.ledger.recorder import Recorder
 
 FAILED, SUCCESS = 0, 4  # KVPoll
 POOL = "kv"
-UNWATCHED = ("cache", "steps", "gauges")
-"""Tables of which no hook gives rows."""
+UNWATCHED = ("cache", "gauges", "pages", "steps")
+"""Tables of which no hook gives rows, or not all of them."""
 MOST_OPEN = 1 << 16
 
 
@@ -48,6 +48,7 @@ class SglangRecorder:
         self._posted: dict[int, int] = {}  # room -> pages handed to the transfer
         self._acks: dict[int, int] = {}  # room -> ranks of prefill that said they are done with it
         self._mode: str | None = None
+        self._unwatched = set(UNWATCHED)
         self._keyed = Keyed(settings.key) if settings.key else None
         self.failures = 0
 
@@ -66,15 +67,8 @@ class SglangRecorder:
             return
         ranks = self._ranks(owner)
         mode = self._mode = _mode(owner)
-        name = "-".join(
-            part
-            for part in (
-                self._settings.name,
-                mode,
-                *(f"{key}{ranks.get(f'{key}_rank') or 0}" for key in ("dp", "pp", "tp")),
-            )
-            if part
-        )
+        places = (f"{kind}{ranks.get(f'{kind}_rank') or 0}" for kind in ("dp", "pp", "tp"))
+        name = "-".join(part for part in (self._settings.name, mode, *places) if part)
         ordinal = self._settings.first_ordinal + _place(ranks)
         recorder = Recorder(
             self._settings.ledger, name, ordinal=ordinal, now_us=self._clock, digest_key=self._settings.key
@@ -95,30 +89,29 @@ class SglangRecorder:
         for hook, why in self._missing.items():
             if hook.backend is None or backend is None or hook.backend == backend:
                 recorder.record("checks", "skipped", detector=f"hook {hook.path}", pool=POOL, n=1, action=why)
-                recorder.miss(hook.table)
-        for table in UNWATCHED:
-            recorder.miss(table)
+                self._unwatched.add(hook.table)
+        for table in sorted(self._unwatched):
+            self._miss(table)
         atexit.register(self.close)
 
     def close(self) -> None:
         """The process ends in order: what was never watched is missing up to the end, too."""
         recorder = self.recorder
         if recorder is not None:
-            for table in (*UNWATCHED, *{hook.table for hook in self._missing if hook.table != "workers"}):
-                recorder.miss(table)
-            self._unseen_pass()
+            for table in sorted(self._unwatched):
+                self._miss(table)
             recorder.close()
 
     def failed(self, hook: Hook, why: str) -> None:
         """A handler raised: the row that it would have written is missing."""
         self.failures += 1
-        if self.recorder is not None and hook.table != "workers":
-            self.recorder.miss(hook.table, POOL if hook.table == "pages" else None)
+        if hook.table != "workers":
+            self._miss(hook.table)
 
     def received(self, owner: Any, req: Any, result: Any) -> None:
         """A request stands in a role's queue; a retracted one that comes back is no new one."""
         rid, room = str(req.rid), _room(req)
-        if self._rows is None or self._known(rid, room) is not None:
+        if self._rows is None or self._known(rid) is not None:
             return
         routing = getattr(req, "routing_key", None)
         tenant = self._keyed.tenant(str(routing)) if self._keyed is not None and routing else None
@@ -213,9 +206,10 @@ class SglangRecorder:
         self._of_grant("hold", _room(decode_req.req), {"cause": "abort"})
 
     def let_go(self, owner: Any, decode_req: Any, idx: int, result: Any) -> None:
-        """The hold ends. Without any rank's word that it is done, a timer ended it."""
+        """The hold ends. Where not every rank that may write has said that it is done, a timer ended it."""
         room = _room(decode_req.req)
-        if room is not None and not self._acks.pop(room, 0):
+        writers = len(getattr(getattr(decode_req, "kv_receiver", None), "bootstrap_infos", None) or ()) or 1
+        if room is not None and self._acks.pop(room, 0) < writers:
             self._write("transfers", "expire", {"xfer": room, "status": "released"}, None, room)
 
     def released(self, req: Any, tree_cache: Any, result: Any) -> None:
@@ -227,7 +221,7 @@ class SglangRecorder:
 
     def ran(self, owner: Any, batch: Any, result: Any) -> None:
         """A forward pass reads and writes pages: nothing of it is witnessed."""
-        self._unseen_pass()
+        self._miss("pages")
 
     def streamed(self, owner: Any, reqs: Any, result: Any) -> None:
         """Requests whose end has been handed to the client."""
@@ -236,8 +230,7 @@ class SglangRecorder:
         for req in reqs:
             reason = getattr(req, "finished_reason", None)
             rid, room = str(req.rid), _room(req)
-            number = self._known(rid, room)
-            if reason is None or number is None:
+            if reason is None or self._known(rid) is None:
                 continue
             status, why = _outcome(reason)
             columns = {
@@ -266,15 +259,12 @@ class SglangRecorder:
         self._rows.recorder.pages(op, POOL, req, tag, pages, **columns)
         return True
 
-    def _unseen_pass(self) -> None:
-        self._miss("pages")
-
     def _miss(self, table: str) -> None:
         if self._rows is not None:
             self._rows.recorder.miss(table, POOL if table == "pages" else None)
 
-    def _known(self, rid: str, room: int | None) -> int | None:
-        return self._rows.request(rid, None) if self._rows is not None else None
+    def _known(self, rid: str) -> int | None:
+        return self._rows.request(rid) if self._rows is not None else None
 
     def _write(self, table: str, op: str, columns: dict[str, Any], rid: str | None, room: int | None) -> None:
         """One row; handlers run in the scheduler's and in the transfers' threads."""

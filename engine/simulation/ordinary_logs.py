@@ -115,9 +115,9 @@ def _tell(request: _Told, row: Row) -> None:
 
 
 def _start(server: _Lines, folder: Path, config: Row, role: str) -> None:
-    pool = (config["pool_pages"] or 0) * (config["page_tokens"] or 1)
-    if role == "decode":
-        pool -= config["page_tokens"]  # its first page is padding and takes no tokens
+    pool = ((config["pool_pages"] or 1) - 1) * (
+        config["page_tokens"] or 1
+    )  # the first page is padding and takes no tokens
     context = config["context_tokens"]
     server.add(
         config["t"],
@@ -219,22 +219,25 @@ def _handoffs(server: _Lines, ledger: Ledger, worker: str, told: dict[tuple[int,
 
 
 def _handoff_lines(ledger: Ledger, worker: str, told: dict[tuple[int, int], _Told]) -> Iterator[tuple[datetime, str]]:
-    aborted: dict[int, datetime] = {}
     for row in ledger.tables["transfers"].to_pylist():
-        if row["worker"] != worker or row["peer"] == worker or row["room"] is None:
+        if row["worker"] == worker and row["op"] == "fail" and row["req"] is not None and row["peer"] != worker:
+            request = told[row["epoch"], row["req"]]
+            if request.room is not None:
+                yield (
+                    row["t"],
+                    f"Prefill transfer failed for request rank=0 req.rid='{request.rid}' req.bootstrap_room={request.room}",
+                )
+    held: dict[tuple[int, int], datetime] = {}
+    for row in ledger.tables["pages"].select(["worker", "epoch", "op", "req", "t", "cause"]).to_pylist():
+        place = row["epoch"], row["req"]
+        if row["worker"] != worker or row["req"] is None:
             continue
-        if row["op"] == "abort":
-            aborted.setdefault(row["xfer"], row["t"])
-        elif row["op"] == "fail" and row["req"] is not None:
-            rid = told[row["epoch"], row["req"]].rid
+        if row["op"] == "hold":
+            held.setdefault(place, row["t"])
+        elif row["op"] == "free" and row["cause"] == "timeout" and place in held:
+            seconds = (row["t"] - held.pop(place)).total_seconds()
             yield (
                 row["t"],
-                f"Prefill transfer failed for request rank=0 req.rid='{rid}' req.bootstrap_room={row['room']}",
-            )
-        elif row["op"] == "expire":
-            held = (row["t"] - aborted.get(row["xfer"], row["t"])).total_seconds()
-            yield (
-                row["t"],
-                f"Deferred KV release for room {row['room']} timed out after {held:.1f}s without a full drain ack from "
-                "prefill; releasing anyway.",
+                f"Deferred KV release for room {told[place].room} timed out after {seconds:.1f}s without a full drain ack "
+                "from prefill; releasing anyway.",
             )

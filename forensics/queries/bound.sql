@@ -48,7 +48,11 @@ UNION ALL SELECT worker, t, pages FROM at_once;
 -- step: bound
 -- A write that lands late can reach whoever holds those pages then: nothing in a log says who.
 WITH
-late AS (SELECT worker, min(t) AS since, max(t) AS last FROM transfers WHERE op = 'expire' AND coalesce(dir, 'push') = 'push' GROUP BY worker),
+by_timer AS (
+    SELECT worker, t FROM transfers WHERE op = 'expire' AND coalesce(dir, 'push') = 'push'
+    UNION ALL SELECT worker, t FROM pages WHERE op = 'free' AND cause = 'timeout'
+),
+late AS (SELECT worker, min(t) AS since, max(t) AS last FROM by_timer GROUP BY worker),
 judged AS (
     SELECT h.*,
            coalesce(h.prompt_tokens > h.limit_tokens, false) AS over_limit,

@@ -129,22 +129,24 @@ def test_the_counts_bound_it_to_the_page(incident):
 def test_holds_end_by_a_word_or_by_a_timer(tmp_path):
     decode = Process(tmp_path, "decode")
     engine = decode.engine
-    for room in (1, 2):
+    for room in (1, 2, 3):
         req = decode.request(f"r-{room}", room, 100)
         engine.DecodePreallocQueue().add(req)
         engine.MooncakeKVReceiver(room).send_metadata(pages(room, room + 10))
         engine.CommonKVReceiver(room)._send_abort_notification(force_arm=True)
-        entry = SimpleNamespace(req=req)
+        writers = SimpleNamespace(bootstrap_infos=["rank 0", "rank 1"] if room == 3 else ["rank 0"])
+        entry = SimpleNamespace(req=req, kv_receiver=writers)
         engine.DecodeTransferQueue()._defer_release(entry)
-        if room == 1:
+        if room != 2:  # of the third only one rank of two
             engine.CommonKVManager().note_abort_ack(room, 0, 3)
         engine.DecodeTransferQueue()._do_release(entry, 0)
     decode.recorder.close()
     ledger = read_ledger(tmp_path)
     assert [(row["op"], row["room"]) for row in rows(ledger, "transfers")] == [
-        ("grant", 1), ("abort", 1), ("ack", 1), ("grant", 2), ("abort", 2), ("expire", 2),
+        ("grant", 1), ("abort", 1), ("ack", 1), ("grant", 2), ("abort", 2), ("expire", 2), ("grant", 3),
+        ("abort", 3), ("ack", 3), ("expire", 3),
     ]  # fmt: skip
-    assert [row["op"] for row in rows(ledger, "pages")] == ["reserve", "hold"] * 2
+    assert [row["op"] for row in rows(ledger, "pages")] == ["reserve", "hold"] * 3
 
 
 def test_a_failed_transfer_and_a_failed_checksum(tmp_path):
