@@ -62,6 +62,11 @@ RULES = (
         "a check of the engine's own failed for it (checksum, page count, metadata of another room, a lease that had ended)",
         "checks that are off, and those whose lines name no request (page counts of SGLang's prefill, the canary)",
     ),
+    Rule(
+        "unseen",
+        "nothing at all is known of prefill's side, so that no rule can rule it out",
+        "responses of which no log tells anything: they are in no count here",
+    ),
 )
 NEVER_SEEN = (
     "no log shows which page was whose: pages freed while read, double owners, early reads, reuse under an incomplete key, "

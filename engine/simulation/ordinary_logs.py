@@ -72,7 +72,8 @@ def write_ordinary_logs(ledger: Ledger, out: Path) -> int:
         _start(server, folder, config, role)
         for request in told[worker].values():
             _request(server, requests, request, role)
-        _handoffs(server, ledger, worker, told[worker])
+        for t, line in _handoff_lines(ledger, worker, told[worker]):
+            server.add(t, line, " TP0")
         server.write(folder / "server.log")
         requests.write(folder / "requests.log")
     return len(roles)
@@ -115,9 +116,8 @@ def _tell(request: _Told, row: Row) -> None:
 
 
 def _start(server: _Lines, folder: Path, config: Row, role: str) -> None:
-    pool = ((config["pool_pages"] or 1) - 1) * (
-        config["page_tokens"] or 1
-    )  # the first page is padding and takes no tokens
+    pages = (config["pool_pages"] or 1) - 1  # the first is padding and takes no tokens
+    pool = pages * (config["page_tokens"] or 1)
     context = config["context_tokens"]
     server.add(
         config["t"],
@@ -211,11 +211,6 @@ def _stats(server: _Lines, request: _Told, role: str, length: int, output: int) 
 
 def _ms(duration: Any) -> str:
     return f"{duration.total_seconds() * 1e3:.2f}ms"
-
-
-def _handoffs(server: _Lines, ledger: Ledger, worker: str, told: dict[tuple[int, int], _Told]) -> None:
-    for t, line in _handoff_lines(ledger, worker, told):
-        server.add(t, line, " TP0")
 
 
 def _handoff_lines(ledger: Ledger, worker: str, told: dict[tuple[int, int], _Told]) -> Iterator[tuple[datetime, str]]:

@@ -62,6 +62,8 @@ judged AS (
            coalesce(h.may_be_short, false) AS short_transfer, coalesce(h.is_short, false) AS surely_short,
            coalesce(h.ended > l.since AND ($late_for_s IS NULL OR h.started < l.last + to_seconds($late_for_s)), false) AS after_timeout,
            a.alarms IS NOT NULL AS alarm,
+           coalesce(h.role, '') <> 'unified' AND h.prefill_tokens IS NULL AND h.moved_bytes IS NULL AND h.done_pages IS NULL
+               AND coalesce(h.handed_tokens, 1) > 0 AS unseen,
            (SELECT max(f.pages) FROM filled_before AS f WHERE f.worker = h.worker AND f.t < h.started - INTERVAL 1 SECOND) AS filled_pages
     FROM told_handoffs AS h
     LEFT JOIN late AS l ON l.worker = h.worker
@@ -71,14 +73,15 @@ judged AS (
 ),
 placed AS (
     SELECT *, (placeholder OR surely_short) AND output_tokens > 0 AS is_unfilled FROM judged
-    WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout OR alarm
+    WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout OR alarm OR unseen
 )
 SELECT rid,
        CASE WHEN is_unfilled AND unfilled_pages + filled_pages > pool_pages THEN 'least' WHEN is_unfilled THEN 'unfilled' ELSE 'possible' END AS bound,
        concat_ws(
            ' ', CASE WHEN over_limit THEN 'over-limit' END, CASE WHEN placeholder THEN 'placeholder' END,
            CASE WHEN lengths_differ THEN 'lengths-differ' END, CASE WHEN short_transfer THEN 'short-transfer' END,
-           CASE WHEN after_timeout THEN 'after-timeout' END, CASE WHEN alarm THEN 'alarm' END
+           CASE WHEN after_timeout THEN 'after-timeout' END, CASE WHEN alarm THEN 'alarm' END,
+           CASE WHEN unseen THEN 'unseen' END
        ) AS rules,
        room, worker, prompt_tokens, prefill_tokens, limit_tokens, moved_bytes, needed_bytes,
        CASE WHEN is_unfilled OR short_transfer THEN unfilled_pages END AS unfilled_pages, output_tokens, status, started

@@ -77,7 +77,8 @@ WITH answers AS (
            coalesce(max(status) FILTER (WHERE role = 'gateway'), max(status), max(reject_status)) AS status,
            min(started) AS started, max(ended) AS ended,
            max(worker) FILTER (WHERE role IS DISTINCT FROM 'gateway') AS worker,
-           max(epoch) FILTER (WHERE role IS DISTINCT FROM 'gateway') AS epoch
+           max(epoch) FILTER (WHERE role IS DISTINCT FROM 'gateway') AS epoch,
+           max(role) FILTER (WHERE role IS DISTINCT FROM 'gateway') AS role
     FROM told_sides WHERE role IS DISTINCT FROM 'prefill' GROUP BY handoff
 ),
 prefills AS (
@@ -88,7 +89,7 @@ least AS (SELECT min(limit_tokens) AS limit_tokens FROM told_sides WHERE role = 
 SELECT a.handoff, a.rid, a.room, greatest(a.prompt_tokens, p.prompt_tokens) AS prompt_tokens, a.answer_tokens, a.covered_tokens,
        greatest(coalesce(a.answer_tokens, a.prompt_tokens, p.prompt_tokens) - coalesce(a.cached_tokens, 0), 0) AS handed_tokens,
        p.prefill_tokens, coalesce(p.limit_tokens, l.limit_tokens) AS limit_tokens, a.output_tokens, a.status, a.started, a.ended,
-       a.worker, a.epoch, coalesce(a.output_tokens > 0, a.has_token OR a.status IS NULL OR a.status = '200') AS answered
+       a.worker, a.epoch, a.role, coalesce(a.output_tokens > 0, a.has_token OR a.status IS NULL OR a.status = '200') AS answered
 FROM answers AS a
 LEFT JOIN prefills AS p USING (handoff)
 CROSS JOIN least AS l;

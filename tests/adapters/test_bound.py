@@ -151,6 +151,16 @@ def test_a_release_by_timeout_leaves_whoever_came_then_possible(tmp_path):
     assert set(bound(tmp_path / "ledger", "-p", "late_for_s=60")[0]) == {"soon"}
 
 
+def test_where_prefill_left_nothing_nobody_is_ruled_out(tmp_path):
+    fleet = Fleet(pool=40)
+    fleet.handoff("seen", 0, 128)
+    fleet.handoff("half-seen", 30, 128)
+    fleet.lines["prefill"].pop()
+    rows, counts = of(fleet, tmp_path)
+    assert {rid: (row["bound"], row["rules"]) for rid, row in rows.items()} == {"half-seen": ("possible", "unseen")}
+    assert (counts["least"], counts["most"]) == (0, 1)
+
+
 def test_an_alarm_of_the_engines_own_that_names_a_request_leaves_it_possible(tmp_path):
     fleet = Fleet(pool=40)
     fleet.handoff("well", 0, 128)
@@ -168,9 +178,9 @@ def test_the_words_say_bound_every_rule_and_what_it_does_not_see(tmp_path):
     ingest_folder(fleet.write(tmp_path / "logs"), tmp_path / "ledger", key=KEY)
     result = CliRunner().invoke(cli, ["bound", "--ledger", str(tmp_path / "ledger")])
     assert "bound, no verdict: at least 0, at most 1 responses" in result.stderr
-    for rule in ("over-limit", "placeholder", "lengths-differ", "short-transfer", "after-timeout", "alarm"):
+    for rule in ("over-limit", "placeholder", "lengths-differ", "short-transfer", "after-timeout", "alarm", "unseen"):
         assert f"{rule}: " in result.stderr
-    assert result.stderr.count("It does not see") == 6 and "no log shows which page was whose" in result.stderr
+    assert result.stderr.count("It does not see") == 7 and "no log shows which page was whose" in result.stderr
 
 
 @pytest.mark.parametrize("sample", ["classes/m01-short-handoff", "classes/m02-fail-open", "classes/m04-lost-ack"])
