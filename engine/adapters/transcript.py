@@ -54,13 +54,15 @@ def _call(call: dict[str, Any], response: dict[str, Any], where: str, notes: Not
     sent = mapping(call.get("sent_ktp"))
     notes.know("kv_transfer_params", {str(name) for name in sent}, KNOWN_PARAMS)
     t_us = from_unix(response.get("created"))
+    leased = lease(response.get("kv_transfer_params"), notes)
+    if leased is not None:
+        yield Observed(t_us, "transfers", "grant", leased, rid)
+    if sent.get("do_remote_decode") is True:
+        return  # prefill's half of a call: its answer goes to no client
     asked = {"prompt_tokens": whole(call.get("n"))}
     if sent.get("do_remote_prefill") is True:
         asked["covered_tokens"] = whole(sent.get("remote_num_tokens"))
     yield Observed(t_us, "requests", "receive", asked, rid)
-    leased = lease(response.get("kv_transfer_params"), notes)
-    if leased is not None:
-        yield Observed(t_us, "transfers", "grant", leased, rid)
     code = whole(response.get("http"))
     if code is not None:
         yield Observed(t_us, "requests", "abort", {"status": str(code), "output_tokens": 0}, rid)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from click.testing import CliRunner
 from fleet_logs import Fleet
-from reading import REPOSITORY
+from reading import CAPTURES, REPOSITORY
 
 from engine.adapters.ingest import ingest_folder
 from engine.ledger.reader import read_ledger
@@ -149,6 +149,12 @@ def test_a_release_by_timeout_leaves_whoever_came_then_possible(tmp_path):
         rid: ("possible", "after-timeout") for rid in ("soon", "late")
     }
     assert set(bound(tmp_path / "ledger", "-p", "late_for_s=60")[0]) == {"soon"}
+
+
+def test_a_decode_that_was_told_of_another_requests_blocks_is_seen_in_a_real_capture(tmp_path):
+    ingest_folder(CAPTURES / "vllm-pd-nixl", tmp_path / "ledger", key=KEY)
+    rows, _ = bound(tmp_path / "ledger")
+    assert [rid for rid, row in rows.items() if "lengths-differ" in row["rules"]] == ["cmpl-wrong-owner-0"]
 
 
 def test_where_prefill_left_nothing_nobody_is_ruled_out(tmp_path):
