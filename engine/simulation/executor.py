@@ -14,7 +14,7 @@ from engine.executor import DecodeRun, DecodeWork, PassResult, PrefillWork, TagM
 from engine.simulation.clock import VirtualClock
 from engine.simulation.cost import CostModel
 from engine.simulation.memory import PageStore, Write
-from engine.simulation.people import People
+from engine.simulation.people import NO_PAGES, People
 from engine.simulation.planes import Planes
 from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
 from engine.simulation.truth import SimTruth
@@ -62,7 +62,8 @@ class SimExecutor:
         """A chunk's bytes are there when its pass ends, and not before."""
         now, size = self._task.world.now, self._store.page_tokens
         person, first, stop = self._people[work.stamp], work.start // size, work.start + len(work.tokens)
-        contents = contents_at(work.stamp, person.contents(size), first, len(work.pages))
+        known = self._contents(work.stamp)
+        contents = known if self._store.headers_only else contents_at(work.stamp, known, first, len(work.pages))
         self._store.write(
             Write(
                 work.pages[first:], work.start % size, len(work.tokens), work.stamp, contents, work.tags[first:],
@@ -70,7 +71,7 @@ class SimExecutor:
             ),
             now,
         )  # fmt: skip
-        reader = Reader(work.stamp, person.contents(size), work.pages, work.tags)
+        reader = Reader(work.stamp, known, work.pages, work.tags)
         self._truth.read(look(self._store, reader, stop, now), work.stamp, step, now)
         wrong = self._check(reader, stop) if check else ()
         return PassResult(0, wrong + self._planes.prefill(work, check, step, now) if self._planes else wrong)
@@ -89,7 +90,7 @@ class SimExecutor:
             self._planes.begin(works)
         context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
-        passes = 1 if any(found) else min(passes, self._costs.decode_passes_within(len(works), context, budget) + 1)
+        passes = 1 if any(found) else self._costs.decode_passes_within(len(works), context, budget, passes - 1) + 1
         scripted = self._scripted()
         passes = 1 if scripted else passes
         growing = self._growing = _Growing.of(works, passes, start, self._people, self._costs, context, self._store)
@@ -120,6 +121,10 @@ class SimExecutor:
         """See `Executor`."""
         self._store.zero(pages, self._task.world.now)
         self._planes.scrub("kv", pages)
+
+    def _contents(self, stamp: int) -> np.ndarray:
+        """What the full pages of a request's prompt hold, int64; nothing where no content is kept."""
+        return NO_PAGES if self._store.headers_only else self._people[stamp].contents(self._store.page_tokens)
 
     def _scripted(self) -> int | None:
         lasts, self.lasts_us = self.lasts_us, None
@@ -154,11 +159,11 @@ class SimExecutor:
         for work in works:
             reader = readers.pop(work.stamp, None)
             if reader is None:
-                reader = Reader(work.stamp, self._people[work.stamp].contents(self._store.page_tokens))
+                reader = Reader(work.stamp, self._contents(work.stamp))
             fresh = work.pages[len(reader.pages) :]
             if len(fresh):
                 self._store.readers[fresh] += 1
-                reader.stale |= bool(len(reader.pages) == 0 or self._store.readers[fresh].max() > 1)
+                reader.stale |= len(reader.pages) == 0 or max(self._store.readers[fresh].tolist()) > 1
                 reader.pages, reader.tags = work.pages, work.tags
             self._readers[work.stamp] = reader
         for reader in readers.values():
@@ -220,6 +225,7 @@ class _Growing:
         self.passes, self.done = passes, 0
         self.lasts_us: int | None = None
         self._start, self._costs, self._context = start, costs, context
+        self._ends: dict[int, int] = {}  # by passes
 
     @classmethod
     def nothing(cls) -> _Growing:
@@ -236,15 +242,14 @@ class _Growing:
         size = store.page_tokens
         at = [work.position // size for work in works]
         stamps = np.array([work.stamp for work in works], np.int64)
-        return cls(
-            np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32),
-            np.array([work.position % size for work in works], np.int64),
-            stamps,
-            own_contents(stamps, np.array(at, np.int64)),
-            np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64),
-            np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_),
-            passes, start, costs, context,
-        )  # fmt: skip
+        pages = np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32)
+        lo = np.array([work.position % size for work in works], np.int64)
+        tags = np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64)
+        if store.headers_only:
+            return cls(pages, lo, stamps, NO_PAGES, tags, NO_PAGES, passes, start, costs, context)
+        contents = own_contents(stamps, np.array(at, np.int64))
+        tainted = np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_)
+        return cls(pages, lo, stamps, contents, tags, tainted, passes, start, costs, context)
 
     def ends(self, passes: int) -> int:
         """When that many passes have ended (true time)."""
@@ -252,12 +257,16 @@ class _Growing:
             return self._start
         if self.lasts_us is not None:
             return self._start + self.lasts_us * passes
-        return self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
+        if passes not in self._ends:
+            self._ends[passes] = self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
+        return self._ends[passes]
 
     def begun(self, now: int) -> int:
-        """Passes that have begun by now."""
+        """Passes that have begun by now, those behind the run's last as if it went on."""
         if self._costs is None:
             return 0
+        if now >= self.ends(self.passes):
+            return self.passes + 1
         if self.lasts_us is not None:
             return (now - self._start) // self.lasts_us + 1
         return self._costs.decode_passes_within(len(self.pages), self._context, now - self._start) + 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -64,6 +65,8 @@ class Write:
 
 class PageStore:
     """The pages of one pool of one worker."""
+
+    headers_only: ClassVar[bool] = False
 
     def __init__(self, pages: int, page_tokens: int) -> None:
         self.page_tokens = page_tokens
@@ -125,9 +128,10 @@ class PageStore:
         self.race(pages)
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
         simple &= (slots["top_tainted"][pages] == tainted) & (slots["top_content"][pages] == contents) & (lo > 0)
+        simple &= self.tokens[pages] == lo
         shared, odd = self.readers[pages].max(initial=0) > 1, np.zeros(0, np.int64)
         if not simple.all():
-            simple &= (self.tokens[pages] == lo) & ((slots["lo"][pages] > 0) | (lo + count < self.page_tokens))
+            simple &= (slots["lo"][pages] > 0) | (lo + count < self.page_tokens)
             odd = np.arange(len(pages)) if shared else np.flatnonzero(~simple)
             pages = pages[:0] if shared else pages[simple]
         slots["hi"][pages] += count

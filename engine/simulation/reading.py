@@ -67,11 +67,16 @@ class Found:
         return not (self.foreign or self.borrowed or self.tainted or self.torn or self.misplaced)
 
 
+NOTHING = Found({}, {}, {}, [])
+
+
 def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     """What a read of slots [0, kv_tokens) of a table finds now."""
     size = store.page_tokens
     table = reader.pages[: -(-kv_tokens // size)]
     store.settle(table, now)
+    if store.headers_only:
+        return NOTHING
     cells = store.slots[table]
     need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
     expected = contents_at(reader.stamp, reader.expected, reader.first, reader.first + len(table))
