@@ -72,16 +72,17 @@ def classes(
 
 
 def _alike(digest: Digest) -> tuple[Ints, Ints]:
-    """(the number of each one's digest, the first that has each number)."""
+    """(the number of each one's digest, the first that has each number). What is alike mostly lies together."""
     if not len(digest):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.argsort(digest)
-    ordered = digest[order]
-    is_first = np.ones(len(order), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    begins = np.r_[True, digest[1:] != digest[:-1]]
+    begin = np.flatnonzero(begins)
+    order = np.argsort(digest[begin], kind="stable")
+    ordered = digest[begin[order]]
+    is_first = np.r_[True, ordered[1:] != ordered[:-1]]
     of = np.empty(len(order), np.int64)
     of[order] = np.cumsum(is_first) - 1
-    return of, np.minimum.reduceat(order, np.flatnonzero(is_first))
+    return of[np.cumsum(begins) - 1], begin[order[is_first]]
 
 
 def _refined(of_view: Ints, first: Ints, events: Elements) -> tuple[Ints, Ints]:

@@ -129,7 +129,7 @@ def _numbered(pages: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Views:
-    """One row per view: its `page` (as in `Touches`) and `tag`, its events [start, stop) of `event`, and (lo, hi) in seq.
+    """One row per view, by place, tag and page: its `page`, `group` (as in `Touches`) and `tag`, its events [start, stop) of `event`, and (lo, hi) in seq.
 
     `event`: places in `Runs.event` by page and lo. `of_read`, `of_source`: the view of each of `Runs.read` and
     `Runs.source`. `life`, `event_life`: of each view and of each of `event`, its life's row in `LifeTable.columns` (-1: none).
@@ -146,6 +146,7 @@ class Views:
     of_source: Ints
     life: Ints
     event_life: Ints
+    group: Ints
 
 
 def views(runs: Runs, lives: LifeTable, *, page_by_page: bool = False) -> Views:
@@ -159,7 +160,7 @@ def views(runs: Runs, lives: LifeTable, *, page_by_page: bool = False) -> Views:
     whole = touched & _needed_whole(runs)
     found = builder.views(whole)
     lengths = (found.stop - found.start).astype(np.float64)
-    viewed = np.searchsorted(runs.pages, found.page)
+    viewed = found.group
     repeated = np.bincount(viewed, weights=lengths, minlength=count)
     own = np.bincount(runs.event.group, minlength=count)
     excess = repeated > MOST * (np.bincount(viewed, minlength=count) + own)
@@ -221,7 +222,7 @@ class _Builder:
 
     def __init__(self, runs: Runs, lives: LifeTable) -> None:
         self.runs, self.lives = runs, lives
-        self.tags = _of_events(runs, lambda run: run.event.tag or 0)
+        self.tags = _Tags(runs)
         self.los, self.his = _of_events(runs, lambda run: run.event.lo), _of_events(runs, lambda run: run.event.hi)
         self.src_lo, self.src_hi = (
             _of_events(runs, lambda run, name=name: getattr(run.event.source, name) if run.event.source else 0)  # type: ignore[misc]
@@ -237,7 +238,9 @@ class _Builder:
         self.order = order_of(runs.event.group * max(count, 1) + rank[runs.event.run])
         self.group, self.run = runs.event.group[self.order], runs.event.run[self.order]
         self.begin = np.searchsorted(self.group, np.arange(len(runs.pages) + 1))
-        self.event_life = self._lives(self.group, self.tags[self.run])
+        tags = _of_events(runs, lambda run: run.event.tag or 0)[self.run]
+        bounds = np.searchsorted(runs.pages[self.group], np.arange(len(runs.places) + 1) << PAGE_BITS)
+        self.event_life = self._lives(bounds, self.group, tags)
         columns = lives.columns
         self.seqs = _Seqs(
             [self.los, self.his, self.s0, self.s1, self.src_lo, self.src_hi, columns.reserve_seq, columns.end_seq]
@@ -245,25 +248,27 @@ class _Builder:
 
     def views(self, whole: Mask) -> Views:
         """See `Views`; of the pages (groups) in `whole`, whole ones."""
-        runs = self.runs
-        of_runs = np.array([_tag(run) for _, run in runs.reads], np.int64), _of_events(runs, _source_tag)
-        known, rank = ranked(np.concatenate([np.array([WHOLE], np.int64), *of_runs]))
-        read_rank, source_rank = np.split(rank[1:], [len(of_runs[0])])
-        ranks = np.concatenate([read_rank[runs.read.run], source_rank[runs.source.run]])
+        runs, count = self.runs, len(self.runs.pages)
+        tags = self.tags
+        rank = np.concatenate([tags.of_reads[runs.read.run], tags.of_sources[runs.source.run]])
         groups = np.concatenate([runs.read.group, runs.source.group])
-        ranks[whole[groups]] = rank[0]
-        keys, of_key = ranked(groups * len(known) + ranks)
-        group, tag = keys // len(known), known[keys % len(known)]
+        is_whole = whole[groups]
+        if is_whole.any():
+            rank[is_whole] = tags.of_whole[runs.pages[groups[is_whole]] >> PAGE_BITS]
+        keys, of_key = ranked(rank * max(count, 1) + groups)
+        rank, group = np.divmod(keys, max(count, 1))
         of_read, of_source = np.split(of_key, [len(runs.read.run)])
         first, last = self._span(of_read, of_source, len(keys))
-        life = self._lives(group, tag)
+        tag = tags.tag[rank]
+        bounds = np.searchsorted(rank, np.searchsorted(tags.place, np.arange(len(runs.places) + 1)))
+        life = self._lives(bounds, group, tag)
         start, stop, lo, hi = self._stretch(group, first, last, life)
-        start, stop = self._with_own(group, tag, known, keys, start, stop)
+        start, stop = self._with_own(keys, start, stop)
         is_whole = whole[group]
         return Views(
-            runs.pages[group], tag, np.where(is_whole, self.begin[group], start), np.where(is_whole, self.begin[group + 1], stop),
-            np.where(is_whole, NEVER, lo), np.where(is_whole, FOREVER, hi), self.order, of_read, of_source, life,
-            self.event_life,
+            runs.pages[group], tag, np.where(is_whole, self.begin[group], start),
+            np.where(is_whole, self.begin[group + 1], stop), np.where(is_whole, NEVER, lo), np.where(is_whole, FOREVER, hi),
+            self.order, of_read, of_source, life, self.event_life, group,
         )  # fmt: skip
 
     def _span(self, of_read: Ints, of_source: Ints, count: int) -> tuple[Ints, Ints]:
@@ -277,14 +282,14 @@ class _Builder:
             np.maximum.at(last, of, end)
         return first, last
 
-    def _lives(self, group: Ints, tag: Ints) -> Ints:
-        """The row in `LifeTable.columns` of the life under `tag` of each page (ascending); -1 where no row speaks of it."""
-        pages = self.runs.pages[group]
-        bounds = np.searchsorted(pages, np.arange(len(self.runs.places) + 1) << PAGE_BITS).tolist()
+    def _lives(self, bounds: Ints, group: Ints, tag: Ints) -> Ints:
+        """The row in `LifeTable.columns` of each page's life under `tag`; -1 where no row speaks of it. Those of place p
+        are [bounds[p], bounds[p + 1])."""
+        pages = page_number(self.runs.pages[group])
         found = np.full(len(group), -1, np.int64)
-        for place, first, last in zip(self.runs.places, bounds, bounds[1:], strict=False):
+        for place, first, last in zip(self.runs.places, bounds.tolist(), bounds.tolist()[1:], strict=False):
             if first < last:
-                found[first:last] = self.lives.rows(place, tag[first:last], page_number(pages[first:last]))
+                found[first:last] = self.lives.rows(place, tag[first:last], pages[first:last])
         return found
 
     def _stretch(self, group: Ints, first: Ints, last: Ints, life: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -333,18 +338,39 @@ class _Builder:
         )
         return firm[self.run], covers[self.run]
 
-    def _with_own(self, group: Ints, tag: Ints, known: Ints, keys: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
+    def _with_own(self, keys: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Stretched to every event under the view's own tag."""
-        if not len(keys) or not len(self.run):
+        rank = self.tags.of_events[self.run]
+        at = np.flatnonzero(rank >= 0)
+        if not len(keys) or not len(at):
             return start, stop
-        rank = np.minimum(np.searchsorted(known, self.tags), len(known) - 1)
-        is_known = (known[rank] == self.tags)[self.run]
-        wanted = self.group * len(known) + rank[self.run]
+        wanted = rank[at] * len(self.runs.pages) + self.group[at]
         view = np.minimum(places(keys, wanted), len(keys) - 1)
-        own = np.flatnonzero(is_known & (keys[view] == wanted))
-        np.minimum.at(start, view[own], own)
-        np.maximum.at(stop, view[own], own + 1)
+        is_there = keys[view] == wanted
+        own, view = at[is_there], view[is_there]
+        np.minimum.at(start, view, own)
+        np.maximum.at(stop, view, own + 1)
         return start, stop
+
+
+class _Tags:
+    """The tags under which pages are read, by place: `place`, `tag` of each; which one each run has (-1: none of them)."""
+
+    def __init__(self, runs: Runs) -> None:
+        reads = [(runs.place((key, run.read.pool)), _tag(run)) for key, run in runs.reads]
+        sources = [
+            (runs.place(run.event.source.page[:2]), _source_tag(run)) if run.event.source else (NOWHERE, 0)
+            for run in runs.events
+        ]
+        whole = [(place, WHOLE) for place in range(len(runs.places))]
+        named = sorted({*reads, *sources, *whole})
+        rank = {pair: number for number, pair in enumerate(named)}
+        self.place, self.tag = np.array(named, np.int64).reshape(-1, 2).T
+        events = [rank.get((runs.place(run.event.page[:2]), run.event.tag or 0), -1) for run in runs.events]
+        self.of_reads, self.of_sources, self.of_whole, self.of_events = (
+            np.array(one, np.int64)
+            for one in ([rank[pair] for pair in reads], [rank[pair] for pair in sources], [rank[pair] for pair in whole], events)
+        )
 
 
 def _source_tag(run: EventRun) -> int:
