@@ -127,7 +127,10 @@ class _Events:
         source_of[runs.has_source[runs.event.run]] = views.of_source
         self._source = source_of[at]
         positions = np.array([NO_PLACE if one.event.pos is None else one.event.pos for one in runs.events], np.int64)
-        self.pos = _positions(positions, runs.event, [one.index for one in runs.events])[at]
+        tags = np.array([one.event.tag or 0 for one in runs.events], np.int64)
+        pos = _positions(positions, runs.event, [one.index for one in runs.events])[at]
+        # Where a page stood in the table of another tag's request, nothing asks for.
+        self.pos = np.where(tags[self.run] == views.tag[self.view], pos, NO_PLACE)
 
     def elements(self, of_lives: tuple[Ints, ...], least: Ints) -> Elements:
         """Which run, how far on, whether two owners met in it, and the life that its tag had at the page."""
