@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from forensics.cache import Taking
 from forensics.life_table import LifeTable
 from forensics.outcomes import Outcomes
-from forensics.ranking import distinct, order_of, ranked
+from forensics.ranking import distinct, order_of
 from forensics.rows import Ints, WorkerKey
 from forensics.views import PAGE_BITS, WHOLE, Runs, Touches, Views, page_number
 
@@ -97,19 +97,18 @@ def _refined(of_view: Ints, first: Ints, events: Elements) -> tuple[Ints, Ints]:
     sourced, source = view[begin], events.source[at]
     of_event = events.digest[at]
     base = of_view[sourced].astype(np.uint64)
-    known = len(distinct(of_view[sourced]))
+    known, count = len(distinct(of_view[sourced])), len(first)
     while True:
-        digest = _mix(np.add.reduceat(_mix(of_event ^ _mix(of_view[source].astype(np.uint64))), begin) ^ _mix(base))
-        finer, first_of = _alike(digest)
-        # Classes of views without a source keep their numbers, below the new ones.
-        of_view = of_view.copy()
-        of_view[sourced] = len(first) + finer
+        of_sources = np.add.reduceat(_mix(of_event ^ _mix(of_view[source].astype(np.uint64))), begin)
+        finer, first_of = _alike(_mix(of_sources ^ _mix(base)))
+        # Views without a source are of no class that has views with one, and keep their numbers, below the new ones.
+        of_view[sourced] = count + finer
         if len(first_of) == known:
             break
         known = len(first_of)
-    order = order_of(of_view)
-    is_first = np.r_[True, np.diff(of_view[order]) != 0]
-    return ranked(of_view)[1], order[is_first]
+    is_there = np.zeros(count + known, bool)
+    is_there[of_view] = True
+    return (np.cumsum(is_there) - 1)[of_view], np.concatenate([first, sourced[first_of]])[is_there]
 
 
 class _Events:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.content import EventRun
+from forensics.last_writes import Operations, last_writes
 from forensics.life_table import UNTAGGED, LifeTable, Place
 from forensics.ranking import distinct, order_of, places, ranked
 from forensics.reading import SLOT, ReadRun
@@ -306,10 +307,9 @@ class _Builder:
         # `before` of an earlier page is less than any number of this one.
         walls = np.flatnonzero(firm & covers & (before <= starts))
         lo = np.full(len(group), NEVER, np.int64)
-        if len(walls):
-            wall = np.searchsorted(ends[walls], group * width + of(first), "right") - 1
-            is_bound = (wall >= 0) & (self.group[walls[np.maximum(wall, 0)]] == group)
-            lo[is_bound] = np.minimum(self.los[self.run[walls[wall[is_bound]]]], reserve[is_bound])
+        wall = self._last_wall(walls, group, of(first))
+        is_bound = wall >= 0
+        lo[is_bound] = np.minimum(self.los[wall[is_bound]], reserve[is_bound])
         hi = np.maximum(last, end)
         longest = np.maximum.accumulate(ends) if len(self.run) else ends
         # What is placed at one seq alone begins and ends there, and belongs to the view that begins with it.
@@ -317,6 +317,16 @@ class _Builder:
         start = np.maximum(start, self.begin[group])
         stop = np.searchsorted(starts, group * width + of(hi), "left")
         return start, np.maximum(stop, start), lo, hi
+
+    def _last_wall(self, walls: Ints, group: Ints, first: Ints) -> Ints:
+        """The run of the last of `walls` that ended before each view's `first` (a place of a seq); -1: none."""
+        is_wall = np.zeros(len(self.run), bool)
+        is_wall[self.order[walls]] = True
+        touches = np.flatnonzero(is_wall)  # run by run, as they are laid out
+        run = self.runs.event.run[touches]
+        writes = _operations(run, self.seqs.of(self.his)[run], self.runs.event.group[touches])
+        found = last_writes(writes, _operations(first, first, group), len(self.runs.pages))
+        return np.where(found >= 0, run[found] if len(run) else found, found)
 
     def _kinds(self) -> tuple[Mask, Mask]:
         """Of each event: it is no ghost; it is one of the whole page."""
@@ -371,6 +381,12 @@ class _Tags:
             np.array(one, np.int64)
             for one in ([rank[pair] for pair in reads], [rank[pair] for pair in sources], [rank[pair] for pair in whole], events)
         )
+
+
+def _operations(of: Ints, seq: Ints, page: Ints) -> Operations:
+    """What lies together and has one number in `of` is one operation."""
+    begin = np.flatnonzero(np.r_[True, of[1:] != of[:-1]]) if len(of) else of
+    return Operations(seq[begin], np.r_[begin, len(of)], page)
 
 
 def _source_tag(run: EventRun) -> int:
