@@ -40,7 +40,7 @@ class Columns:
     ended: Ints
     held: NDArray[np.bool_]
 
-    def where(self, chosen: NDArray[np.bool_] | Ints) -> Columns:
+    def where(self, chosen: NDArray[np.bool_] | Ints | slice) -> Columns:
         """Some of them."""
         return Columns(*(getattr(self, name)[chosen] for name in _NAMES))
 
@@ -65,8 +65,10 @@ class LifeTable:
         tables = [lives.columns for lives in self.of_place.values()]
         self.columns = _joined(tables)
         """Of all places, one after the other."""
-        lengths = [len(columns.page) for columns in tables]
-        self._begin = dict(zip(self.of_place, accumulate([0, *lengths]), strict=False))
+        bounds = [0, *accumulate(len(columns.page) for columns in tables)]
+        self._begin = dict(zip(self.of_place, bounds, strict=False))
+        for lives, first, last in zip(self.of_place.values(), bounds, bounds[1:], strict=False):
+            lives.columns = self.columns.where(slice(first, last))
 
     def rows(self, place: Place, tags: Ints, pages: Ints) -> Ints:
         """The row in `columns` of the life of each (tag, page) of a place; -1 where there is none."""

@@ -9,6 +9,7 @@ partition, by refinement (Kanellakis and Smolka 1983) on digests; every member i
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,13 +42,21 @@ class Classes:
 class Elements:
     """What views consist of, view by view: those of view v are [bounds[v], bounds[v + 1]).
 
-    `values`: numbers that must be equal; `digest`: of them; `source`: the source view of each, NONE where there is none.
+    `touch`: the row of each in `of_touch`, numbers that must be equal, as must be `beyond`; `digest`: of them all; `source`:
+    the source view of each, NONE where there is none.
     """
 
     bounds: Ints
-    values: tuple[Ints, ...]
+    touch: Ints
+    of_touch: tuple[Ints, ...]
+    beyond: Ints
     digest: Digest
     source: Ints | None = None
+
+    def columns(self) -> Iterator[Ints]:
+        """The numbers of every element, one column at a time: together they take more memory than all the rest."""
+        yield self.beyond
+        yield from (column[self.touch] for column in self.of_touch)
 
 
 def classes(
@@ -140,10 +149,9 @@ class _Events:
                 mine = slice(*runs.event.bounds[number : number + 2].tolist())
                 collided[mine] = np.isin(page_number(runs.event.page[mine]), list(one.collided))
         of_touch = (runs.event.run[views.event], collided[views.event], *of_lives)
-        digest = _digest(of_touch)[self._place]
         beyond = _beyond(self.pos, least[self.view])
-        values = (*(column[self._place] for column in of_touch), beyond)
-        return Elements(self.bounds, values, _mix(digest ^ beyond.view(np.uint64)), self._source)
+        digest = _mix(_digest(of_touch)[self._place] ^ beyond.view(np.uint64))
+        return Elements(self.bounds, self._place, of_touch, beyond, digest, self._source)
 
 
 class _Reads:
@@ -155,11 +163,12 @@ class _Reads:
         positions = np.array([NO_PLACE if one.read.pos is None else one.read.pos for _, one in runs.reads], np.int64)
         self.pos = _positions(positions, runs.read, [one.index for _, one in runs.reads])[order]
         self._bounds = np.searchsorted(self.view, np.arange(len(views.page) + 1))
+        self._count = len(runs.reads)
 
     def elements(self, least: Ints) -> Elements:
         """Which run, and how far on."""
-        values = (self.run, _beyond(self.pos, least[self.view]))
-        return Elements(self._bounds, values, _digest(values))
+        beyond = _beyond(self.pos, least[self.view])
+        return Elements(self._bounds, self.run, (np.arange(self._count),), beyond, _digest((self.run, beyond)))
 
 
 def _positions(first: Ints, touches: Touches, index: list[Ints]) -> Ints:
@@ -268,7 +277,7 @@ def _differ(own: tuple[Ints, ...], parts: tuple[Elements, ...], of_view: Ints, f
         if bool(np.any(lengths != lengths[like])):
             return True
         twin = np.arange(len(part.digest)) + np.repeat(begin[like] - begin, lengths)
-        if any(bool(np.any(column != column[twin])) for column in part.values):
+        if any(bool(np.any(column != column[twin])) for column in part.columns()):
             return True
         if part.source is not None:
             there = np.where(part.source == NONE, NONE, of_view[part.source])
