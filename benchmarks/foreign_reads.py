@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.ledger.reader import Ledger, read_ledger
+from engine.ledger.reader import read_ledger
 from engine.ledger.recorder import Recorder
 from forensics import replay, sql_engine
 from forensics.evidence import prepare
@@ -151,14 +151,14 @@ def _rows(workers: Workers, ops: tuple[str, ...]) -> list[tuple[int, Row]]:
 
 
 def operations(workers: Workers) -> tuple[Operations, np.ndarray, Operations, np.ndarray]:
-    """Writes with the request of each operation, and reads with theirs."""
+    """Writes with the request of each of their pages, and reads with theirs."""
     made: list[Any] = []
     for ops in (FILLS, READS):
         rows = _rows(workers, ops)
         pages = np.concatenate([as_ints(row["pages"]) + n * POOL_PAGES for n, row in rows])
         bounds = np.cumsum([0, *(len(row["pages"]) for _, row in rows)])
         seq, req = (np.array([row[name] for _, row in rows], np.int64) for name in ("seq", "req"))
-        made += [Operations(seq, bounds, pages), req]
+        made += [Operations(seq, bounds, pages), np.repeat(req, np.diff(bounds))]
     return made[0], made[1], made[2], made[3]
 
 
@@ -166,8 +166,7 @@ def by_walk(given: tuple[Operations, np.ndarray, Operations, np.ndarray]) -> int
     """Reads of what another request wrote last, by `last_writes`."""
     writes, writer, reads, reader = given
     found = last_writes(writes, reads, 2 * POOL_PAGES)
-    of_write, of_read = (np.repeat(req, np.diff(one.bounds)) for req, one in ((writer, writes), (reader, reads)))
-    return int(np.count_nonzero((found >= 0) & (of_write[found] != of_read)))
+    return int(np.count_nonzero((found >= 0) & (writer[found] != reader)))
 
 
 def flat(workers: Workers) -> dict[str, dict[str, np.ndarray]]:

@@ -45,7 +45,12 @@ def judged(facts: Facts, timeline: Timeline, judge: Judge, closer: Mask) -> list
 def _is_plain(one: Judgement) -> bool:
     """Certainly somebody else's or nobody's, and nothing besides."""
     found: list[Found] = one.found
-    return len(found) == 1 and found[0].kind in (Kind.FOREIGN, Kind.CORRUPT) and found[0].proof is Proof.PROVED and not one.borrowed
+    return (
+        len(found) == 1
+        and found[0].kind in (Kind.FOREIGN, Kind.CORRUPT)
+        and found[0].proof is Proof.PROVED
+        and not one.borrowed
+    )
 
 
 def _alike(facts: Facts, timeline: Timeline, where: Ints) -> Ints:
@@ -59,7 +64,13 @@ def _alike(facts: Facts, timeline: Timeline, where: Ints) -> Ints:
     page = facts.page_of_cell[reads["cell"]]
     reserve, _ = facts.spans(reads["tag"], page)
     writer = _writer(facts, timeline, met)
-    plain = (met != NONE) & (reads["growth"] == NONE) & (writer != NONE) & (reads["owner"] != NONE) & (writer != reads["owner"])
+    plain = (
+        (met != NONE)
+        & (reads["growth"] == NONE)
+        & (writer != NONE)
+        & (reads["owner"] != NONE)
+        & (writer != reads["owner"])
+    )
     plain &= (events["tag"][met] != reads["tag"]) & (events["hi"][met] <= np.minimum(reads["s0"], reserve))
     plain &= ~_own_filled(facts, reads["cell"], reads["tag"]) & ~_takes(facts, reads["owner"])
     plain &= ~np.isin(reads["rq"], _in_several_pools(facts))

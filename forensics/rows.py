@@ -169,7 +169,9 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
 
 def _seqs(tables: list[pa.Table]) -> dict[WorkerKey, list[int]]:
     """The seq of every row of every worker epoch, ascending."""
-    rows = pa.concat_tables([table.select(["worker", "epoch", "seq"]) for table in tables], promote_options="permissive")
+    rows = pa.concat_tables(
+        [table.select(["worker", "epoch", "seq"]) for table in tables], promote_options="permissive"
+    )
     workers = rows["worker"].combine_chunks().dictionary_encode()
     names, worker = workers.dictionary.to_pylist(), workers.indices.to_numpy().astype(np.int64)
     epoch, seq = (rows[name].to_numpy().astype(np.int64) for name in ("epoch", "seq"))

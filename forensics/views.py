@@ -130,7 +130,8 @@ def _numbered(pages: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Views:
-    """One row per view, by place, tag and page: its `page`, `group` (as in `Touches`) and `tag`, its events [start, stop) of `event`, and (lo, hi) in seq.
+    """One row per view, by place, tag and page: its `page`, `group` (as in `Touches`) and `tag`, its events [start, stop) of
+    `event`, and (lo, hi) in seq.
 
     `event`: places in `Runs.event` by page and lo. `of_read`, `of_source`: the view of each of `Runs.read` and
     `Runs.source`. `life`, `event_life`: of each view and of each of `event`, its life's row in `LifeTable.columns` (-1: none).
@@ -379,7 +380,12 @@ class _Tags:
         events = [rank.get((runs.place(run.event.page[:2]), run.event.tag or 0), -1) for run in runs.events]
         self.of_reads, self.of_sources, self.of_whole, self.of_events = (
             np.array(one, np.int64)
-            for one in ([rank[pair] for pair in reads], [rank[pair] for pair in sources], [rank[pair] for pair in whole], events)
+            for one in (
+                [rank[pair] for pair in reads],
+                [rank[pair] for pair in sources],
+                [rank[pair] for pair in whole],
+                events,
+            )
         )
 
 
