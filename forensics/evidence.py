@@ -22,6 +22,7 @@ from forensics.content import ContentEvent, EventRun, local_events, proved_by_ch
 from forensics.life_table import LifeTable
 from forensics.lives import Life, PageKey
 from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
+from forensics.lost_transfers import lost_transfers
 from forensics.order import INF, build_order
 from forensics.outcomes import Outcomes, outcomes
 from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
@@ -111,9 +112,10 @@ class _Preparation:
             for attendance in by_req.values()
             for run in page_reads(self.workers[key], attendance)
         ]
-        transfers = Transfers(self.workers, self.order, self.collisions)
+        lost = lost_transfers(self.workers, self.missing)
+        transfers = Transfers(self.workers, self.order, self.collisions, lost)
         events = self._event_runs(transfers, reads)
-        ghosts_of_pools = [*ghosts(self.workers, self.missing, self.order), *transfers.ghosts()]
+        ghosts_of_pools = [*ghosts(self.workers, lost.left, self.order), *transfers.ghosts()]
         events += [ghost_run(ghost) for ghost in ghosts_of_pools if ghost.pages is not None]
         takings = [*self.tiers.takings]
         takings += [(key, taking) for key, worker in self.workers.items() for taking in takings_of(worker)]
