@@ -61,7 +61,11 @@ def classes(
         Elements(
             events.view, (*events.values(lives, outcomes), _beyond(events.pos, least[events.view])), events.source
         ),
-        Elements(reads.view, (reads.run, _beyond(reads.pos, least[reads.view])), np.full(len(reads.view), NONE)),
+        Elements(
+            reads.view,
+            (reads.run, _beyond(reads.pos, least[reads.view]), _further(views, events, reads, least)),
+            np.full(len(reads.view), NONE),
+        ),
     )
     digest = base = _digest(own) + sum(
         (_sums(part, _digest(part.values), count) for part in parts), np.zeros(count, np.uint64)
@@ -88,6 +92,7 @@ class _Events:
         skipped = np.repeat(views.start - (np.cumsum(lengths) - lengths), lengths)
         self.at = views.event[np.arange(len(self.view)) + skipped]
         self.run = runs.event.run[self.at]
+        self.tag = np.array([one.event.tag or 0 for one in runs.events], np.int64)[self.run]
         source_of = np.full(len(runs.event.run), NONE, np.int64)
         source_of[runs.has_source[runs.event.run]] = views.of_source
         self.source = source_of[self.at]
@@ -117,6 +122,8 @@ class _Reads:
         positions = np.array([NO_PLACE if one.read.pos is None else one.read.pos for _, one in runs.reads], np.int64)
         index = np.concatenate([np.empty(0, np.int64), *(one.index for _, one in runs.reads)])
         self.pos = np.where(positions[self.run] == NO_PLACE, NO_PLACE, positions[self.run] + index[order])
+        lasts = np.array([NONE if one.read.pos_last is None else one.read.pos_last for _, one in runs.reads], np.int64)
+        self.last = lasts[self.run]
 
 
 def _least(view: Ints, pos: Ints, count: int) -> Ints:
@@ -127,6 +134,15 @@ def _least(view: Ints, pos: Ints, count: int) -> Ints:
 
 def _beyond(pos: Ints, least: Ints) -> Ints:
     return np.where(pos == NO_PLACE, NONE, pos - least)
+
+
+def _further(views: Views, events: _Events, reads: _Reads, least: Ints) -> Ints:
+    """How many places a read's bind goes on behind its page, as far as an event under the view's tag is of a later place."""
+    ahead = np.zeros(len(views.page), np.int64)
+    own = (events.tag == views.tag[events.view]) & (events.pos != NO_PLACE)
+    np.maximum.at(ahead, events.view[own], events.pos[own] - least[events.view[own]])
+    further = np.where(reads.last == NONE, 0, reads.last - reads.pos)
+    return np.minimum(np.maximum(further, 0), ahead[reads.view])
 
 
 def _alone(runs: Runs, views: Views, events: _Events) -> Mask:
@@ -141,8 +157,7 @@ def _alone(runs: Runs, views: Views, events: _Events) -> Mask:
         ],
         np.int64,
     )[events.run]
-    tags = np.array([one.event.tag or 0 for one in runs.events], np.int64)[events.run]
-    mine = (number != NONE) & (tags == views.tag[events.view])
+    mine = (number != NONE) & (events.tag == views.tag[events.view])
     least, most = np.full(len(views.page), NO_PLACE, np.int64), np.full(len(views.page), NONE, np.int64)
     np.minimum.at(least, events.view[mine], number[mine])
     np.maximum.at(most, events.view[mine], number[mine])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NOBODY = 0
-CLOCK_SLACK_US = 1_000
+CLOCK_SLACK_US = 2_000
 """How far apart two workers' events must be for clocks to tell their order."""
 RANGED = -1
 """Stands for the writer of a bottom layer that is not of one piece."""
@@ -81,6 +81,8 @@ class PageStore:
         """Called before anything here is looked at or changed from outside: who owns the worker brings it up to date."""
         self.changed: Callable[[np.ndarray], None] = lambda pages: None
         """Called with bound pages whose content somebody else has just changed."""
+        self.approached: Callable[[np.ndarray], None] = lambda pages: None
+        """Called with bound pages to which a flight sets out."""
 
     def settle(self, pages: np.ndarray, now: int) -> None:
         """Let every flight from or to these pages go as far as it has come by now."""
@@ -152,11 +154,14 @@ class PageStore:
         self._forget_ranges(pages)
         cells = np.zeros(len(pages), SLOTS)
         cells["stamp"], cells["content"], cells["tainted"] = stamp, contents, tainted
+        if self.incoming:  # nobody can tell from outside whether this came last
+            cells["racy"] = self.arriving[pages] > 0
         self.slots[pages] = cells
 
     def zero(self, pages: np.ndarray, now: int) -> None:
         """Scrubbed: nobody's, and no tag."""
         self.settle(pages, now)
+        self.race(pages)
         self.fill(pages, NOBODY, 0, False)
         self.tag[pages], self.tokens[pages] = 0, 0
         self.tell(pages)
@@ -168,7 +173,10 @@ class PageStore:
             if self.ranges
             else {}
         )
-        return self.slots[pages], odd
+        cells = self.slots[pages]
+        if self.incoming:
+            cells["racy"] |= self.arriving[pages] > 0
+        return cells, odd
 
     def put(self, pages: np.ndarray, image: tuple[np.ndarray, dict[int, list[Range]]], tag: int, tokens: np.ndarray) -> None:  # fmt: skip
         """Write an image over `pages`, with headers made for `tag`."""
@@ -234,6 +242,12 @@ class PageStore:
         if np.count_nonzero(bound):
             self.changed(pages[bound])
 
+    def expect(self, pages: np.ndarray) -> None:
+        """A flight to these pages sets out: a pass that reads them now may find them before it lands, or after."""
+        bound = self.readers[pages] > 0
+        if np.count_nonzero(bound):
+            self.approached(pages[bound])
+
     def among(self, pages: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Which of `pages` are among `others`, bool [n]."""
         self._marked[others] = True
@@ -266,6 +280,7 @@ class Flight:
         _count(source.leaving, src_pages, 1)
         source.outgoing.append(self)
         target.incoming.append(self)
+        target.expect(dst_pages)
 
     @property
     def end_us(self) -> int:
@@ -305,6 +320,7 @@ class Flight:
 
     def forget(self) -> None:
         """Nobody's clock is so far off that this could still be under way."""
+        self.target.before_change()
         self.target.incoming.remove(self)
         _count(self.target.arriving, self.dst_pages, -1)
         self.target.tell(self.dst_pages)
