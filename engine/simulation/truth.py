@@ -39,7 +39,7 @@ class SimTruth:
         last = seen.get((pool, part), (None, None))[0] if seen is not None else None
         if found == last or (last is None and found.clean):
             return
-        row = {
+        row: Row = {
             "kind": "read", "step": step, "t": t_us, "stamp": stamp, "foreign": found.foreign, "torn": found.torn,
             "borrowed": found.borrowed, "tainted": found.tainted, "misplaced": found.misplaced,
             **{name: kind for name in ("displaced", "astray") if (kind := getattr(found, name))},

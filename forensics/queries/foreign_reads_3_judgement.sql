@@ -26,7 +26,7 @@ astray AS (
            max(CASE WHEN r.owner <> x.owner THEN r.owner END) AS last_donor
     FROM possible AS p
     JOIN judged AS x ON x.read = p.reader
-    JOIN timeline AS e ON e.event = p.event AND e.tag = x.tag AND e.pos <> x.pos AND e.pos > x.pos_last
+    JOIN timeline AS e ON e.event = p.event AND e.tag = x.tag AND e.pos > x.pos_last
     JOIN lives AS l ON l.place = x.place AND l.tag = x.tag AND l.owner <> x.owner
     JOIN rooted AS r ON r.event = e.event
     GROUP BY x.read, e.event
