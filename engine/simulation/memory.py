@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NOBODY = 0
-CLOCK_SLACK_US = 2_000
+CLOCK_SLACK_US = 1_000
 """How far apart two workers' events must be for clocks to tell their order."""
 RANGED = -1
 """Stands for the writer of a bottom layer that is not of one piece."""
