@@ -93,14 +93,16 @@ class PageStore:
             for flight in (*self.outgoing,):
                 flight.advance(now)
 
-    def race(self, pages: np.ndarray) -> None:
-        """A local write: flights under way from and to these pages cannot be told apart from it in time."""
+    def race(self, pages: np.ndarray, whole: np.ndarray | None = None) -> None:
+        """A local write: flights under way from these pages, and to `whole` (None: all of them), cannot be told apart from it
+        in time."""
         if self.outgoing and np.count_nonzero(self.leaving[pages]):
             for flight in self.outgoing:
                 flight.race(pages)
-        if self.incoming and np.count_nonzero(self.arriving[pages]):
+        met = pages if whole is None else whole
+        if self.incoming and np.count_nonzero(self.arriving[met]):
             for flight in self.incoming:
-                flight.meet(pages)
+                flight.meet(met)
 
     def write(self, write: Write, now: int) -> None:
         """A local pass wrote slots."""
@@ -124,7 +126,8 @@ class PageStore:
         """One decode run: `count` slots from `lo` int [n] on in each of `pages` int32 [n], one page per request."""
         slots, every = self.slots, pages
         self.settle(pages, now)
-        self.race(pages)
+        # Of a page that its writer alone reads, the slots before these are beyond doubt, whatever becomes of these.
+        self.race(pages, pages[(lo == 0) | (self.readers[pages] > 1)])
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
         simple &= (slots["top_tainted"][pages] == tainted) & (slots["top_content"][pages] == contents) & (lo > 0)
         shared, odd = self.readers[pages].max(initial=0) > 1, np.zeros(0, np.int64)

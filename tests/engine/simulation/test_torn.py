@@ -160,3 +160,14 @@ def test_anothers_content_that_is_the_readers_own_of_another_place_is_displaced_
     store.write(Write(table, 0, 2 * SIZE, HERS, own_contents(HERS, np.arange(2)), np.array([6, 6])), 0)
     found = look(store, Reader(HIS, digests, table, np.array([6, 6])), 2 * SIZE, 0)
     assert (found.foreign, found.displaced) == ({1: [HERS], 2: [HERS]}, {})
+
+
+def test_slots_behind_the_first_of_a_page_that_its_writer_alone_reads_leave_the_slots_before_them_beyond_doubt():
+    for readers, lo, expected in ((1, 2, []), (1, 0, [1]), (2, 2, [1])):
+        store = PageStore(2, SIZE)
+        flight = sent(store)
+        flight.advance(10)
+        store.readers[1] = readers
+        store.grow(PAGE, np.array([lo]), 1, np.array([HIS]), np.array([70]), np.array([6]), np.array([False]), 11)
+        flight.forget()
+        assert torn(store) == expected, (readers, lo)
