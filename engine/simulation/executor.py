@@ -45,7 +45,7 @@ class SimExecutor:
         self._bound: tuple[tuple[int, int], ...] = ()
         for each in (store, *(plane.store for plane in self._planes)):
             each.before_change = self._grow
-        store.changed, store.approached = self._changed, self._approached
+        store.changed, store.approached, store.landed = self._changed, self._approached, self._landed
 
     def prefill(
         self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
@@ -198,17 +198,17 @@ class SimExecutor:
                 self._planes.grow(done, fresh, now)
 
     def _changed(self, pages: np.ndarray) -> None:
-        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon.
-
-        Where the run under way writes its first slots of such a page, nobody can tell from outside which came last.
-        """
-        growing, touched = self._growing, set(pages.tolist())
-        if growing.passes:
-            begins = growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]
-            self._store.slots["racy"][begins] = True
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
+        touched = set(pages.tolist())
         for reader in self._readers.values():
             reader.stale |= not touched.isdisjoint(reader.pages.tolist())
         self._task.call()
+
+    def _landed(self, pages: np.ndarray) -> None:
+        """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
+        growing = self._growing
+        if growing.passes:
+            self._store.slots["racy"][growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]] = True
 
     def _approached(self, pages: np.ndarray) -> None:
         """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""

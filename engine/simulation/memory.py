@@ -83,6 +83,8 @@ class PageStore:
         """Called with bound pages whose content somebody else has just changed."""
         self.approached: Callable[[np.ndarray], None] = lambda pages: None
         """Called with bound pages to which a flight sets out."""
+        self.landed: Callable[[np.ndarray], None] = lambda pages: None
+        """Called with pages to which a flight has just brought bytes."""
 
     def settle(self, pages: np.ndarray, now: int) -> None:
         """Let every flight from or to these pages go as far as it has come by now."""
@@ -343,6 +345,7 @@ class Flight:
                 image = cells[lo - first : hi - first], part
                 image[0]["racy"] |= self._racy[lo:hi]
                 self.target.put(self.dst_pages[lo:hi], image, self.tag, self.tokens[lo:hi])
+                self.target.landed(self.dst_pages[lo:hi])
         self._images = [image for image in self._images if image[1] > upto]
 
 

@@ -59,6 +59,7 @@ class Planes:
         for plane in self._planes:
             plane.store.changed = self._changed_in(plane)
             plane.store.approached = self._approached_in(plane)
+            plane.store.landed = self._landed_in(plane)
 
     def __bool__(self) -> bool:
         return bool(self._planes)
@@ -243,21 +244,27 @@ class Planes:
         ]
 
     def _changed_in(self, plane: Plane) -> Callable[[np.ndarray], None]:
-        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon.
-
-        Where the run under way writes its first slots of such a page, nobody can tell from outside which came last.
-        """
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
 
         def changed(pages: np.ndarray) -> None:
-            touched, growth = set(pages.tolist()), plane.growth
-            if growth is not None:
-                first = np.isin(growth.pages, pages) & ((growth.lo == 0) | (plane.pool == STATE))
-                plane.store.slots["racy"][growth.pages[first]] = True
+            touched = set(pages.tolist())
             for reader in plane.readers.values():
                 reader.stale |= not touched.isdisjoint(reader.pages.tolist())
             self._task.call()
 
         return changed
+
+    @staticmethod
+    def _landed_in(plane: Plane) -> Callable[[np.ndarray], None]:
+        """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
+
+        def landed(pages: np.ndarray) -> None:
+            growth = plane.growth
+            if growth is not None:
+                first = np.isin(growth.pages, pages) & ((growth.lo == 0) | (plane.pool == STATE))
+                plane.store.slots["racy"][growth.pages[first]] = True
+
+        return landed
 
     def _approached_in(self, plane: Plane) -> Callable[[np.ndarray], None]:
         """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""

@@ -171,3 +171,15 @@ def test_slots_behind_the_first_of_a_page_that_its_writer_alone_reads_leave_the_
         store.grow(PAGE, np.array([lo]), 1, np.array([HIS]), np.array([70]), np.array([6]), np.array([False]), 11)
         flight.forget()
         assert torn(store) == expected, (readers, lo)
+
+
+def test_what_a_run_writes_itself_into_a_page_that_another_reads_tears_nothing(tmp_path):
+    world, store, _, planes = plane_of(tmp_path, "draft", 0)
+    store.readers[1] += 1
+    planes.grow(1, 1, 150)
+    assert torn(store) == []
+    flight = sent(store, 150)
+    flight.advance(160)
+    world.now = 160
+    flight.forget()
+    assert torn(store) == [1]
