@@ -26,6 +26,8 @@ from forensics.rows import worker_rows
 Row = dict[str, Any]
 Places = set[Place]
 LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
+SENDING_OTHERS = {"early-post", "room-collision", "source-reuse"}
+"""Faults by which another's bytes come under the reader's own tag."""
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
 
@@ -177,7 +179,8 @@ class Comparison:
         places = _joined(truth)
         delivered = [row for row in self.findings[rid] if row["kind"] == "foreign" and row["delivered"] == "yes"]
         # Bytes of another without a right to them, that are those of the reader's own tokens, as nothing in the record says.
-        for donor, place in wrong.alike:
+        sent = set(self.drawn.faults) & SENDING_OTHERS
+        for donor, place in wrong.alike if sent else wrong.astray:
             places.setdefault(donor, set()).add(place)
         if not places:
             self.judged.fail("accused", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")

@@ -15,11 +15,12 @@ from engine.truth import KV, Place, place_of
 @dataclass
 class WrongReads:
     """One response: `corrupt` = some pass found what nobody had written, or its own content in a wrong place, be it in a
-    torn page; `alike`: whose bytes, of the reader's own tokens, stood on which pages under another tag than its own; the
-    first pass that certainly found another's bytes, by worker and step, at `first_us` (true time)."""
+    torn page; `alike`: whose bytes, of the reader's own tokens, stood on which pages, `astray`: of those, which under
+    another tag than the reader's; the first pass that certainly found another's bytes, by worker and step, at `first_us` (true time)."""
 
     corrupt: bool = False
     alike: set[tuple[str, Place]] = field(default_factory=set)
+    astray: set[tuple[str, Place]] = field(default_factory=set)
     first_us: int | None = None
     first_worker: str = ""
     first_step: int = 0
@@ -40,8 +41,9 @@ def wrong_reads(directory: Path) -> dict[str, WrongReads]:
     for t, worker, row in sorted(reads, key=lambda read: read[:2]):
         one, torn = found.setdefault(rids[row["stamp"]], WrongReads()), set(row["torn"])
         for page, stamps in (*row["borrowed"].items(), *row.get("displaced", {}).items()):
-            if int(page) in row.get("astray", ()):
-                one.alike |= {(rids[stamp], place_of(worker, row.get("pool", KV), int(page))) for stamp in stamps}
+            named = {(rids[stamp], place_of(worker, row.get("pool", KV), int(page))) for stamp in stamps}
+            one.alike |= named
+            one.astray |= named if int(page) in row.get("astray", ()) else set()
         certain = {page: stamps for page, stamps in row["foreign"].items() if int(page) not in torn}
         one.corrupt |= bool(row["misplaced"] or row.get("displaced")) or any(
             0 in stamps for stamps in row["foreign"].values()
