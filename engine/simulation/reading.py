@@ -61,9 +61,10 @@ class Found:
 
     foreign: another's content; borrowed: the right content, computed by another; tainted: right or borrowed content
     that was computed after its writer had read foreign bytes. misplaced: its own content, but of another place of its
-    table. displaced: that, too, but computed by another from the same tokens. astray: pages with another's content that is
-    the reader's own tokens', under a header that names another tag than the reader's. torn: pages to which a write was under
-    way, or came from a source that changed meanwhile: from outside nobody can tell what was read."""
+    table. displaced: that, too, but computed by another from the same tokens. astray: pages with content of the
+    reader's own tokens, whoever computed it, under a header that names another tag than the reader's. torn: pages to
+    which a write was under way, or came from a source that changed meanwhile: from outside nobody can tell what was
+    read."""
 
     foreign: dict[int, list[int]]
     borrowed: dict[int, list[int]]
@@ -81,7 +82,15 @@ class Found:
     @property
     def clean(self) -> bool:
         """Nothing but the reader's own."""
-        return not (self.foreign or self.borrowed or self.tainted or self.torn or self.misplaced or self.displaced)
+        return not (
+            self.foreign
+            or self.borrowed
+            or self.tainted
+            or self.torn
+            or self.misplaced
+            or self.displaced
+            or self.astray
+        )
 
 
 def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
@@ -97,6 +106,7 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     top &= cells["top_content"] == expected
     torn = cells["racy"] | (store.arriving[table] > 0)
     found = Found({}, {}, {}, table[torn].tolist())
+    found.astray.extend(table[(bottom | top) & (store.tag[table] != reader.tags[: len(table)])].tolist())
     for i in np.flatnonzero(~(bottom | top)):
         page = int(table[i])
         for part in store.look(page):

@@ -14,9 +14,10 @@ from engine.truth import KV, Place, place_of
 
 @dataclass
 class WrongReads:
-    """One response: `corrupt` = some pass found what nobody had written, or its own content in a wrong place, be it in a
-    torn page; `alike`: whose bytes, of the reader's own tokens, stood on which pages, `astray`: of those, which under
-    another tag than the reader's; the first pass that certainly found another's bytes, by worker and step, at `first_us` (true time)."""
+    """One response: `corrupt` = some pass found what nobody had written, its own content in a wrong place, or come under
+    another tag, be it in a torn page; `alike`: whose bytes, of the reader's own tokens, stood on which pages, `astray`: of
+    those, which under another tag than the reader's; the first pass that certainly found another's bytes, by worker and
+    step, at `first_us` (true time)."""
 
     corrupt: bool = False
     alike: set[tuple[str, Place]] = field(default_factory=set)
@@ -45,7 +46,8 @@ def wrong_reads(directory: Path) -> dict[str, WrongReads]:
             one.alike |= named
             one.astray |= named if int(page) in row.get("astray", ()) else set()
         certain = {page: stamps for page, stamps in row["foreign"].items() if int(page) not in torn}
-        one.corrupt |= bool(row["misplaced"] or row.get("displaced")) or any(
+        own = set(map(str, row.get("astray", ()))) - {*row["borrowed"], *row.get("displaced", ())}
+        one.corrupt |= bool(row["misplaced"] or row.get("displaced") or own) or any(
             0 in stamps for stamps in row["foreign"].values()
         )
         if one.first_us is None and any(stamp for stamps in certain.values() for stamp in stamps):

@@ -183,3 +183,12 @@ def test_what_a_run_writes_itself_into_a_page_that_another_reads_tears_nothing(t
     world.now = 160
     flight.forget()
     assert torn(store) == [1]
+
+
+def test_content_of_the_readers_own_tokens_under_another_tag_is_astray():
+    digests = SyntheticPrompt([(1, SIZE)]).page_digests(SIZE)
+    for stamp in (HIS, HERS):
+        store = PageStore(2, SIZE)
+        store.write(Write(PAGE, 0, SIZE, stamp, digests, np.array([6])), 0)
+        found = {tag: look(store, Reader(HIS, digests, PAGE, np.array([tag])), SIZE, 0) for tag in (5, 6)}
+        assert (found[5].astray, found[5].foreign, found[6].astray) == ([1], {}, [])
