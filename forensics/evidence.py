@@ -57,7 +57,7 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "reads": _schema(
         "read cell rq owner tag s0 s1 s1_max last_since first_t last_t last_t_end end_t growth reserve_seq end_seq"
-        " pos req_lo req_hi",
+        " pos pos_last req_lo req_hi",
         "op",
     ),
     "passes": _schema("rq since_seq seq step n t t_end end_t", "kind"),
@@ -217,7 +217,7 @@ class _Preparation:
                         "growth": self._growths[grown_by] if grown_by is not None else None,
                         "reserve_seq": life.reserve_seq if life else -1, "end_seq": life.end_seq if life else INF,
                         "op": "append" if run is not None else "bind",
-                        "pos": read.pos,
+                        "pos": read.pos, "pos_last": read.pos_last,
                         "req_lo": None if shift is None else shift + lo,
                         "req_hi": None if shift is None else read.req_hi if read.req_hi == INF else shift + hi,
                     }

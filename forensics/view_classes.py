@@ -72,7 +72,7 @@ def classes(
         np.where(_alone(runs, views, events), np.arange(count), NONE), *_of_lives(numbers, views.life),
     )  # fmt: skip
     of_events = events.elements(_of_lives(numbers, views.event_life), least)
-    of_reads = reads.elements(least)
+    of_reads = reads.elements(least, events)
     digest = _digest(own) + _sums(of_events) + _sums(of_reads)
     of_view, first = _refined(*_alike(digest), of_events)
     if _differ(own, (of_events, of_reads), of_view, first):
@@ -162,13 +162,23 @@ class _Reads:
         self.view, self.run = views.of_read[order], runs.read.run[order]
         positions = np.array([NO_PLACE if one.read.pos is None else one.read.pos for _, one in runs.reads], np.int64)
         self.pos = _positions(positions, runs.read, [one.index for _, one in runs.reads])[order]
+        lasts = np.array([NONE if one.read.pos_last is None else one.read.pos_last for _, one in runs.reads], np.int64)
+        self._last = lasts[self.run]
         self._bounds = np.searchsorted(self.view, np.arange(len(views.page) + 1))
-        self._count = len(runs.reads)
 
-    def elements(self, least: Ints) -> Elements:
-        """Which run, and how far on."""
-        beyond = _beyond(self.pos, least[self.view])
-        return Elements(self._bounds, self.run, (np.arange(self._count),), beyond, _digest((self.run, beyond)))
+    def elements(self, least: Ints, events: _Events) -> Elements:
+        """Which run, how far on, and how many places its bind goes on behind the page."""
+        beyond, further = _beyond(self.pos, least[self.view]), self._further(least, events)
+        of_touch = self.run, further
+        return Elements(self._bounds, np.arange(len(further)), of_touch, beyond, _digest((*of_touch, beyond)))
+
+    def _further(self, least: Ints, events: _Events) -> Ints:
+        """Places of the bind behind the page, as far as an event under the view's tag is of a later place."""
+        ahead = np.zeros(len(least), np.int64)
+        placed = events.pos != NO_PLACE
+        np.maximum.at(ahead, events.view[placed], events.pos[placed] - least[events.view[placed]])
+        further = np.where(self._last == NONE, 0, self._last - self.pos)
+        return np.minimum(np.maximum(further, 0), ahead[self.view])
 
 
 def _positions(first: Ints, touches: Touches, index: list[Ints]) -> Ints:

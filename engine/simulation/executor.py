@@ -45,7 +45,7 @@ class SimExecutor:
         self._bound: tuple[tuple[int, int], ...] = ()
         for each in (store, *(plane.store for plane in self._planes)):
             each.before_change = self._grow
-        store.changed = self._changed
+        store.changed, store.approached, store.landed = self._changed, self._approached, self._landed
 
     def prefill(
         self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
@@ -82,13 +82,15 @@ class SimExecutor:
         """See `Executor`."""
         world, start = self._task.world, self._task.world.now
         self._bind(works)
-        found = [self._read(work, step, check_tags) for work in works]
+        context = sum(work.position + 1 for work in works)
+        until = start + (self.lasts_us or self._costs.decode_run_us(len(works), context, 1))
+        found = [self._read(work, step, check_tags, until) for work in works]
         if self._planes:
             found = [
-                wrong + self._planes.read(work, check_tags, step) for wrong, work in zip(found, works, strict=True)
+                wrong + self._planes.read(work, check_tags, step, until)
+                for wrong, work in zip(found, works, strict=True)
             ]
             self._planes.begin(works)
-        context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
         passes = 1 if any(found) else self._costs.decode_passes_within(len(works), context, budget, passes - 1) + 1
         scripted = self._scripted()
@@ -101,6 +103,7 @@ class SimExecutor:
             self._task.work(growing.ends(growing.passes))
         self._grow()
         self._growing = _Growing.nothing()
+        self._planes.end()
         last = growing.ends(growing.passes - 1)
         results = [PassResult(0, wrong) for wrong in found]
         return DecodeRun(results, growing.passes, self._clock.now_us() - (world.now - last))
@@ -171,12 +174,12 @@ class SimExecutor:
         if self._planes:
             self._planes.bind(works)
 
-    def _read(self, work: DecodeWork, step: int, check: bool) -> tuple[TagMismatch, ...]:
-        """Look at what one request's pass finds, where it can have changed since its last one."""
+    def _read(self, work: DecodeWork, step: int, check: bool, until: int) -> tuple[TagMismatch, ...]:
+        """Look at what one request's pass, which ends at `until`, finds, where it can have changed since its last one."""
         reader = self._readers[work.stamp]
         if not reader.stale:
             return ()
-        reader.stale = False
+        reader.look(self._task.world.now, until)
         found = look(self._store, reader, work.position, self._task.world.now)
         self._truth.read(found, work.stamp, step, self._task.world.now)
         return self._check(reader, work.position) if check else ()
@@ -200,17 +203,23 @@ class SimExecutor:
                 self._planes.grow(done, fresh, now)
 
     def _changed(self, pages: np.ndarray) -> None:
-        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon.
-
-        Where the pass under way writes its first slot of such a page, nobody can tell from outside which came last.
-        """
-        growing, touched = self._growing, set(pages.tolist())
-        if growing.passes and growing.begun(self._task.world.now) <= 1:
-            begins = growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]
-            self._store.slots["racy"][begins] = True
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
+        touched = set(pages.tolist())
         for reader in self._readers.values():
             reader.stale |= not touched.isdisjoint(reader.pages.tolist())
         self._task.call()
+
+    def _landed(self, pages: np.ndarray) -> None:
+        """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
+        growing = self._growing
+        if growing.passes:
+            self._store.slots["racy"][growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]] = True
+
+    def _approached(self, pages: np.ndarray) -> None:
+        """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""
+        for reader in self._readers.values():
+            if near := reader.torn_by(pages, self._task.world.now):
+                self._truth.tear(reader.stamp, reader.looked_us, near)
 
 
 class _Growing:

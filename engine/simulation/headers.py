@@ -18,7 +18,7 @@ class HeaderStore(PageStore):
 
     headers_only = True
 
-    def race(self, pages: np.ndarray) -> None:
+    def race(self, pages: np.ndarray, whole: np.ndarray | None = None) -> None:
         """See `PageStore`. Which write came last is nobody's question."""
 
     def write(self, write: Write, now: int) -> None:
