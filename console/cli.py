@@ -96,6 +96,17 @@ def cli(
 @click.option(
     "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
 )
+@click.option(
+    "--notify",
+    "receivers_file",
+    type=click.Path(path_type=Path),
+    help="TOML file of receivers that are told of incidents: webhooks, Alertmanager, PagerDuty.",
+)
+@click.option(
+    "--intake-token-file",
+    type=click.Path(path_type=Path),
+    help="File that holds the token with which alerts may be posted to /api/alerts; without it none are taken.",
+)
 def web(
     ledger: Path | None,
     engine: str,
@@ -104,6 +115,8 @@ def web(
     port: int,
     token_file: Path | None,
     allowed: tuple[str, ...],
+    receivers_file: Path | None,
+    intake_token_file: Path | None,
 ) -> None:
     """The same in a browser, with the page-ownership map.
 
@@ -113,7 +126,10 @@ def web(
     from console.web.serve import ServeError, serve
 
     try:
-        serve(source, host=host, port=port, token_file=token_file, allowed_hosts=allowed)
+        serve(
+            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, receivers_file=receivers_file,
+            intake_token_file=intake_token_file,
+        )  # fmt: skip
     except ServeError as error:
         raise Usage(str(error)) from error
 

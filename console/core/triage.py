@@ -110,7 +110,7 @@ class TriageBook:
             raise TriageError(
                 f"{directory} is inside the ledger: evidence is never written to; set XDG_STATE_HOME elsewhere"
             )
-        self.path = directory / f"{ledger.resolve().name}-{_short(ledger)}.jsonl"
+        self.path = directory / f"{ledger.resolve().name}-{short_name(ledger)}.jsonl"
         self._who, self._now_us = who, now_us
 
     def entries(self) -> tuple[Entry, ...]:
@@ -191,5 +191,6 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
     return base / "kvwitness"
 
 
-def _short(ledger: Path) -> str:
+def short_name(ledger: Path) -> str:
+    """Tells ledgers of one name apart."""
     return hashlib.sha256(str(ledger.resolve()).encode()).hexdigest()[:8]

@@ -26,10 +26,13 @@ from starlette.staticfiles import StaticFiles
 
 from console.core.page_map import page_map
 from console.core.source import LedgerSource
+from console.notify.notifier import Notifier
 from console.web.feed import MOST_SUBSCRIBERS, Feed
 from console.web.figures import page_map_figure
 from console.web.gate import Gate
 from console.web.guard import Guard
+from console.web.intake import Intake, add_intake
+from console.web.metrics import add_metrics
 from console.web.pages import PageNotFound, Pages, area_of
 
 HERE = Path(__file__).parent
@@ -38,23 +41,34 @@ IMMUTABLE = {"cache-control": "private, max-age=31536000, immutable", "content-e
 Fragment = Annotated[str | None, Header(alias="x-fragment")]
 
 
-def create_app(source: LedgerSource, gate: Gate, hosts: tuple[str, ...]) -> FastAPI:
-    """The application. `hosts`: names under which it may be asked for."""
+def create_app(
+    source: LedgerSource,
+    gate: Gate,
+    hosts: tuple[str, ...],
+    notifier: Notifier | None = None,
+    intake: Intake | None = None,
+) -> FastAPI:
+    """The application. `hosts`: names under which it may be asked for. `notifier` runs as long as it does."""
     feed, plotly = Feed(source), _Plotly()
     pages = Pages(source.path, plotly.path)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        looking = asyncio.create_task(feed.run())
+        tasks = [asyncio.create_task(feed.run())]
+        tasks += [asyncio.create_task(notifier.run(feed.fresh))] if notifier else []
         yield
         await feed.close()
-        looking.cancel()
+        for task in tasks:
+            task.cancel()
 
     app = FastAPI(title="KV Witness console", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.feed = feed
     _add_pages(app, feed, pages)
     _add_api(app, feed)
     _add_login(app, gate, pages)
+    add_metrics(app, feed, notifier)
+    if intake is not None:
+        add_intake(app, feed, intake)
     app.add_api_route(plotly.path, plotly.answer, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_middleware(Guard, gate=gate, refusal=lambda asked: HTMLResponse(pages.login(asked, "no token"), 401))

@@ -13,13 +13,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from console.web import intake
 from console.web.gate import Gate
 
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-OPEN_PATHS = frozenset({"/login", "/static/console.css"})
+OPEN_PATHS = frozenset({"/login", "/static/console.css", intake.PATH})
+"""Alerts come in with a token of their own, which opens nothing else."""
 
 RefusalPage = Callable[[str], Response]
 _Scope = MutableMapping[str, Any]

@@ -19,6 +19,7 @@ from console.web.app import create_app
 from console.web.errors import ServeError
 from console.web.feed import Feed
 from console.web.gate import TOKEN_VARIABLE, Gate, load_token
+from console.web.outside import load_intake, load_notifier
 
 __all__ = ["ServeError", "serve"]
 
@@ -40,10 +41,19 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    source: LedgerSource, *, host: str, port: int, token_file: Path | None, allowed_hosts: tuple[str, ...]
+    source: LedgerSource,
+    *,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    allowed_hosts: tuple[str, ...],
+    receivers_file: Path | None = None,
+    intake_token_file: Path | None = None,
 ) -> None:
-    """Serve until interrupted. Raises ServeError where the address or the token will not do."""
+    """Serve until interrupted. Raises ServeError where the address, a token or the receivers will not do."""
     token, made = load_token(token_file)
+    notifier = load_notifier(source, receivers_file) if receivers_file else None
+    intake = load_intake(source, intake_token_file, token) if intake_token_file else None
     hosts = _hosts(host, allowed_hosts, made)
     bound = _bind(host, port)
     real_port = bound.getsockname()[1]
@@ -52,7 +62,7 @@ def serve(
     # The address is data: a script reads it from stdout.
     print(f"{url}?token={token}" if made else url, flush=True)
     print(f"kvwitness console web: {source.path}, read only; Ctrl-C ends it", file=sys.stderr)
-    app = create_app(source, Gate(token), hosts)
+    app = create_app(source, Gate(token), hosts, notifier, intake)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
         lifespan="on", ws="none",
