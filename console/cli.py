@@ -134,6 +134,25 @@ def web(
         raise Usage(str(error)) from error
 
 
+@cli.command()
+@click.argument("receivers_file", metavar="FILE", type=click.Path(path_type=Path))
+def notify(receivers_file: Path) -> None:
+    """Send a test message, and its end, to every receiver of FILE. Exits 1 if one did not take it."""
+    from console.notify.errors import NotifyError
+    from console.notify.receivers import load_receivers
+    from console.notify.trial import try_receivers
+
+    try:
+        receivers = load_receivers(receivers_file)
+    except NotifyError as error:
+        raise Usage(str(error)) from error
+    tried = try_receivers(receivers, time.time_ns() // 1000)
+    for each in tried:
+        click.echo(f"{each.name}: {each.words}")
+    if not all(each.took for each in tried):
+        sys.exit(1)
+
+
 def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:
     if ledger is None:
         raise Usage("--ledger DIR is missing: give the directory that the engine writes its ledger to")

@@ -114,7 +114,7 @@ class TriageBook:
         self._who, self._now_us = who, now_us
 
     def entries(self) -> tuple[Entry, ...]:
-        """All that was said, in order; without the lines that `faults` names."""
+        """All that was said, in order; without the lines that `faults` names. Raises TriageError."""
         return tuple(line for line in self._lines() if isinstance(line, Entry))
 
     def faults(self) -> tuple[str, ...]:
@@ -126,6 +126,8 @@ class TriageBook:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise TriageError(f"{self.path}: {error.strerror}; what was said of incidents cannot be read") from error
         for number, line in enumerate(lines, start=1):
             if not line:
                 continue

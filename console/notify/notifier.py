@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import httpx
 
 from console.core.desk import Desk
 from console.core.incidents import Incident
 from console.core.rollup import Rollup
-from console.core.triage import Entry, State, standing
+from console.core.triage import Entry, State, TriageError, standing
 from console.notify.errors import NotifyError
 from console.notify.notice import notice_of
 from console.notify.outbox import UNTOLD, Count, Ending, LastTold, Message, Outbox
@@ -29,6 +30,7 @@ CLAIM_US = 15_000_000
 """Longer than a try lasts: where the console ends in the middle of one, another makes it then."""
 GIVE_UP_US = 3 * 86_400_000_000
 """Three days: a weekend without the receiver loses nothing."""
+TAKEN_BACK = "the record, which is more complete now, no longer shows it"
 _REFUSALS = frozenset({400, 413, 422})
 """Answers that say that the message itself will not do; the same message again would be refused again."""
 
@@ -83,28 +85,41 @@ class Notifier:
             await work
         except Exception as error:  # a fault in telling must not end the telling
             words = str(error) if isinstance(error, NotifyError) else f"{type(error).__name__}: {error}"
-            self.faults += 1
-            if words not in self._said:
-                self._said.add(words)
-                self._say(f"notifications wait: {words}")
+            self._fault(f"notifications wait: {words}")
+
+    def _fault(self, words: str) -> None:
+        self.faults += 1
+        if words not in self._said:
+            self._said.add(words)
+            self._say(words)
 
     def take(self, known: Rollup) -> None:
         """Queue what the receivers have not been told yet of these incidents. Raises NotifyError."""
         self._was_live |= known.writing
         if not self._was_live:
             return
-        entries, now = self._entries(), self._now_us()
-        silent = {i.id for i in known.incidents if standing(i, entries, now).state is State.SILENCED}
+        entries, now = self._said_of(), self._now_us()
+        heard = [i for i in known.incidents if standing(i, entries, now).state is not State.SILENCED]
         for receiver in self._receivers.receivers:
             told = self._outbox.told(receiver.name)
-            for incident in known.incidents:
+            for incident in heard:
                 last = told.get(incident.id, UNTOLD)
-                if incident.id not in silent and (incident.severity <= receiver.at_least or last is not UNTOLD):
+                if incident.severity <= receiver.at_least or last is not UNTOLD:
                     self._tell(receiver, incident, last, known)
+            if known.writing:
+                there = {incident.id for incident in known.incidents}
+                for last in (told[gone] for gone in told.keys() - there):
+                    self._take_back(receiver, last)
             if receiver.kind is Kind.ALERTMANAGER:
-                self._outbox.repeat(
-                    receiver.name, (i.id for i in known.incidents if i.id not in silent), now, now - REPEAT_US
-                )
+                self._outbox.repeat(receiver.name, (i.id for i in heard), now, now - REPEAT_US)
+
+    def _said_of(self) -> tuple[Entry, ...]:
+        """What people said of incidents. Where that cannot be read nothing is silent."""
+        try:
+            return self._entries()
+        except TriageError as error:
+            self._fault(f"no silence holds: {error}")
+            return ()
 
     def _tell(self, receiver: Receiver, incident: Incident, last: LastTold, known: Rollup) -> None:
         cue = cue_of(incident, last, known.writing)
@@ -114,6 +129,13 @@ class Notifier:
         if action is not None:
             notice = notice_of(incident, action, last.severity, known.name)
             self._outbox.queue(receiver.name, last.number + 1, told, incident.severity, notice, self._now_us())
+
+    def _take_back(self, receiver: Receiver, last: LastTold) -> None:
+        """An incident that was told and is none any more, now that more rows have come."""
+        told, action = TRANSITIONS[last.told, Cue.OVER]
+        if action is not None and last.notice is not None and last.severity is not None:
+            notice = replace(last.notice, action=action, verdict=TAKEN_BACK, growing=False)
+            self._outbox.queue(receiver.name, last.number + 1, told, last.severity, notice, self._now_us())
 
     async def send_due(self, client: httpx.AsyncClient, receiver: Receiver) -> None:
         """Try every message to one receiver that is due. Raises NotifyError."""

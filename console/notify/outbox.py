@@ -49,9 +49,10 @@ class LastTold:
     number: int
     told: Told
     severity: Severity | None
+    notice: Notice | None
 
 
-UNTOLD = LastTold(0, Told.NOTHING, None)
+UNTOLD = LastTold(0, Told.NOTHING, None, None)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,12 @@ class Outbox:
         """What the receiver was told last of each incident."""
         with self._open() as connection:
             rows = connection.execute(_SQL["told"], {"receiver": receiver}).fetchall()
-        return {r["incident"]: LastTold(r["number"], Told(r["told"]), Severity(r["severity"])) for r in rows}
+        return {
+            r["incident"]: LastTold(
+                r["number"], Told(r["told"]), Severity(r["severity"]), Notice.from_json(r["notice"])
+            )
+            for r in rows
+        }
 
     def queue(self, receiver: str, number: int, told: Told, severity: Severity, notice: Notice, now_us: int) -> None:
         """Keep a message for sending."""

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS messages (
 );
 
 -- step: told
-SELECT incident, number, told, severity
+SELECT incident, number, told, severity, notice
 FROM messages AS m
 WHERE receiver = :receiver
   AND number = (SELECT max(number) FROM messages WHERE receiver = m.receiver AND incident = m.incident);

@@ -89,23 +89,28 @@ class RecordCollector(Collector):
 
 
 def _incidents(known: Rollup) -> Iterator[Metric]:
+    """By the record alone: writers that ended while an incident grew have not ended it."""
+    found = Counter(
+        (incident.cause, word_of(incident.severity), "growing" if growing == "yes" else "over")
+        for incident, growing in zip(known.incidents, known.tables["incidents"]["growing"].to_pylist(), strict=True)
+    )
     family = GaugeMetricFamily(
-        "kvwitness_record_incidents", "Incidents; growing: the last 10 minutes of a live record added to it",
+        "kvwitness_record_incidents", "Incidents; growing: the last 10 minutes of the record added to it",
         labels=["severity", "state"],
     )  # fmt: skip
-    for severity in Severity:
-        for state, growing in (("growing", True), ("over", False)):
-            count = sum(i.severity is severity and i.growing is growing for i in known.incidents)
-            family.add_metric([word_of(severity), state], count)
+    for severity in map(word_of, Severity):
+        for state in ("growing", "over"):
+            count = sum(n for (_, *those), n in found.items() if those == [severity, state])
+            family.add_metric([severity, state], count)
     yield family
     causes = GaugeMetricFamily(
         "kvwitness_record_growing_incidents",
         "Incidents that grow, by cause; absent: none",
         labels=["cause", "severity"],
     )
-    growing_now = Counter((i.cause, word_of(i.severity)) for i in known.incidents if i.growing)
-    for labels, count in sorted(growing_now.items()):
-        causes.add_metric(labels, count)
+    for (cause, severity, state), count in sorted(found.items()):
+        if state == "growing":
+            causes.add_metric([cause, severity], count)
     yield causes
 
 
