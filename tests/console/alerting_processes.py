@@ -97,7 +97,7 @@ def prometheus(directory: Path, console: str, token: str, alertmanager: str) -> 
     port = free_port()
     config = directory / "prometheus.yml"
     config.write_text(f"""
-global: {{scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}}
+global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 250ms}}
 rule_files: [{ALERTS}/*.yml]
 alerting: {{alertmanagers: [{{static_configs: [{{targets: ["{alertmanager}"]}}]}}]}}
 scrape_configs:

@@ -89,17 +89,18 @@ def test_a_foreign_read_fires_an_alert_is_noted_and_resolves_when_it_is_over(too
 
         def firing(name: str) -> list[dict]:
             try:
-                alerts = httpx.get(f"http://{server}/api/v1/alerts").json()["data"]["alerts"]
-            except httpx.TransportError:
+                answer = httpx.get(f"http://{server}/api/v1/alerts").raise_for_status()
+            except httpx.HTTPError:
                 return []
+            alerts = answer.json()["data"]["alerts"]
             return [a for a in alerts if a["labels"]["alertname"] == name and a["state"] == "firing"]
 
         def value(query: str) -> str | None:
             try:
-                found = httpx.get(f"http://{server}/api/v1/query", params={"query": query}).json()
-            except httpx.TransportError:
+                answer = httpx.get(f"http://{server}/api/v1/query", params={"query": query}).raise_for_status()
+            except httpx.HTTPError:
                 return None
-            result = found["data"]["result"]
+            result = answer.json()["data"]["result"]
             return result[0]["value"][1] if result else None
 
         wait_for("the first scrape", lambda: value("kvwitness_console_readable") == "1")
