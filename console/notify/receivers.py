@@ -62,7 +62,9 @@ def load_receivers(path: Path) -> Receivers:
     """Raises NotifyError, which says what to change."""
     try:
         given = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise NotifyError(f"{path}: cannot be read ({error.strerror}); give a TOML file of receivers") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise NotifyError(f"{path}: cannot be read as TOML ({error})") from error
     strange = sorted(set(given) - {"console_url", "receiver"})
     rows = given.get("receiver")
