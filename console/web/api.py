@@ -33,7 +33,8 @@ def add_api(app: FastAPI, feed: Feed) -> None:
     async def one_chart(
         name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark"
     ) -> JSONResponse:
-        asked = ask(await feed.fresh(), feed.mark, f"/overview?{request.url.query}", feed.source.now_us())
+        await feed.fresh()
+        asked = ask(feed, f"/overview?{request.url.query}")
         figure = await asyncio.to_thread(chart, name, asked, theme)
         return JSONResponse({"mark": asked.mark, **figure})
 
@@ -41,10 +42,10 @@ def add_api(app: FastAPI, feed: Feed) -> None:
     async def one_table(name: str, fmt: str, request: Request) -> Response:
         if fmt not in FORMATS:
             raise PageNotFound(f"There is no format {fmt}. There are: {', '.join(FORMATS)}.")
-        address = f"/{place_of(name)}?{request.url.query}"
-        asked = ask(await feed.fresh(), feed.mark, address, feed.source.now_us())
+        await feed.fresh()
+        asked = ask(feed, f"/{place_of(name)}?{request.url.query}")
         visitor: Visitor = request.state.visitor
-        file = await asyncio.to_thread(_file, name, fmt, asked, feed, visitor)
+        file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
 
@@ -59,14 +60,14 @@ def add_api(app: FastAPI, feed: Feed) -> None:
             yield ServerSentEvent(event="snapshot", id=mark, data={"mark": mark}, retry=2000)
 
 
-def _file(name: str, fmt: str, asked: Asked, feed: Feed, visitor: Visitor) -> Exported:
+def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
     known = asked.rollup
     if known is None:
         raise NotReadYet
-    sheet, left = file_rows(sheet_asked(name, asked, feed), asked)
+    sheet, left = file_rows(sheet_asked(name, asked), asked)
     hide = not visitor.role.may_take_names
     if not hide:
-        said = f"{moment(feed.source.now_us())} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"
+        said = f"{moment(asked.clock_us)} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"
         print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
     return export(known, sheet, left, asked.view, fmt, Redaction(hide=hide))
 

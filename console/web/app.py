@@ -111,12 +111,13 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
 
     async def screen(request: Request) -> Response:
         address = address_of(request)
-        asked = ask(await feed.fresh(), feed.mark, address, feed.source.now_us())
+        await feed.fresh()
+        asked = ask(feed, address)
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
         caller = Caller(address, visitor, await asyncio.to_thread(forms.entries), "x-fragment" in request.headers)
-        return HTMLResponse(await asyncio.to_thread(pages.screen, asked, feed, caller))
+        return HTMLResponse(await asyncio.to_thread(pages.screen, asked, caller))
 
     for path in (*(f"/{place}" for place in PLACES), "/incidents/{incident_id}"):
         app.add_api_route(path, screen, methods=["GET"], include_in_schema=False, response_model=None)

@@ -19,6 +19,8 @@ from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, parse_range
 from console.core.view import View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link
+from console.web.feed import Feed
+from console.web.kept import Kept
 
 BESIDE = frozenset({"theme", "before", "after"})
 """What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
@@ -32,6 +34,7 @@ class PageNotFound(Exception):
 class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
+    `kept`: what was worked out of the snapshot; None as long as there is none.
     """
 
     desk: Desk
@@ -41,6 +44,7 @@ class Asked:
     now_us: int
     clock_us: int
     beside: Mapping[str, str] = field(default_factory=dict)
+    kept: Kept | None = None
 
     @property
     def rollup(self) -> Rollup | None:
@@ -56,21 +60,20 @@ class Asked:
         return to_link(View(place=place, range=self.view.range, filter=self.view.filter))
 
 
-def ask(desk: Desk, mark: str, address: str, clock_us: int) -> Asked:
-    """Read an address (path and query). Raises BadLink and BadRange."""
+def ask(feed: Feed, address: str) -> Asked:
+    """Read an address (path and query) over what the feed shows. Raises BadLink and BadRange."""
     path, _, query = address.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     beside = {name: value for name, value in pairs if name in BESIDE}
     rest = urlencode([pair for pair in pairs if pair[0] not in BESIDE], quote_via=quote)
+    desk, clock = feed.desk, feed.source.now_us()
     known = desk.rollup
-    now = clock_us if known is None or known.writing or known.data_us is None else known.data_us + 1
+    now = clock if known is None or known.writing or known.data_us is None else known.data_us + 1
     view = from_link(f"{path}?{rest}" if rest else path)
-    if known is None:
-        return Asked(replace(desk, view=view), mark, view, Span(), now, clock_us, beside)
-    span = view.range.resolve(now, known.span)
-    if asks_absolute(rest):
+    span = Span() if known is None else view.range.resolve(now, known.span)
+    if known is not None and asks_absolute(rest):
         view = absolute(view, now, known.span)
-    return Asked(replace(desk, view=view), mark, view, span, now, clock_us, beside)
+    return Asked(replace(desk, view=view), feed.mark, view, span, now, clock, beside, feed.kept)
 
 
 def changed_link(address: str, range_text: str, filter_text: str) -> str:

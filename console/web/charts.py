@@ -10,17 +10,16 @@ from collections.abc import Callable
 
 from console.core.flows import flows_of
 from console.core.held_capacity import HeldFigure, WhatIf
-from console.core.page_map import page_map
 from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.core.sheet import shown
-from console.core.snapshot import Snapshot
 from console.core.view import View
 from console.core.view_link import BadLink
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.figure_style import Figure
 from console.web.held_figure import held_chart
 from console.web.incident_figures import sankey, swimlanes
+from console.web.kept import Kept
 from console.web.latency_figure import latency_chart
 from console.web.page_figure import page_map_figure
 from forensics.rows import rows_of
@@ -43,10 +42,10 @@ def _rollup(asked: Asked) -> Rollup:
     return asked.rollup
 
 
-def _snapshot(asked: Asked) -> Snapshot:
-    if asked.desk.shown is None:
+def _kept(asked: Asked) -> Kept:
+    if asked.kept is None:
         raise NotReadYet
-    return asked.desk.shown
+    return asked.kept
 
 
 def _span(asked: Asked, *, whole: bool) -> tuple[int | None, int | None]:
@@ -119,12 +118,12 @@ def _strip(asked: Asked, theme: str) -> Figure:
 
 
 def _pages(asked: Asked, theme: str) -> Figure:
-    snapshot = _snapshot(asked)
-    return page_map_figure(snapshot.owners, page_map(snapshot, area_asked(snapshot, asked)), theme)
+    kept = _kept(asked)
+    return page_map_figure(kept.snapshot.owners, kept.page_map(area_asked(kept.snapshot, asked)), theme)
 
 
 def _flows(asked: Asked, theme: str) -> Figure:
-    snapshot = _snapshot(asked)
+    snapshot = _kept(asked).snapshot
     incident = snapshot.incident(asked.view.incident)
     if incident is None:
         raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")

@@ -13,7 +13,6 @@ from console.core.filter_language import parse_filter
 from console.core.sheet import Sheet, Shown
 from console.core.view_link import BadLink
 from console.web.asked import Asked
-from console.web.feed import Feed
 from console.web.tables import left_of
 
 
@@ -27,14 +26,13 @@ class EventList:
     later: str | None
 
 
-def event_list(asked: Asked, feed: Feed) -> EventList:
+def event_list(asked: Asked) -> EventList:
     """The page of events that is asked for. Raises BadLink, FilterError."""
-    shown = asked.desk.shown
-    if shown is None:
+    if asked.kept is None:
         assert asked.rollup is not None
         sheet = asked.rollup.sheets["events"]
         return EventList(sheet, left_of(sheet, asked), None, None)
-    wanted, events = parse_filter(asked.view.filter), feed.events(shown)
+    wanted, events = parse_filter(asked.view.filter), asked.kept.events
     before, after = _key(asked, "before"), _key(asked, "after")
     page = (
         events.after(after, wanted, asked.span, asked.now_us)

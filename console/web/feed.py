@@ -11,9 +11,9 @@ import time
 from collections.abc import AsyncIterator
 
 from console.core.desk import Desk
-from console.core.events import Events
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
+from console.web.kept import Kept
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
@@ -34,7 +34,7 @@ class Feed:
         self._changed = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
         self._began = self._next_look = 0.0
-        self._events: tuple[Snapshot, Events] | None = None
+        self.kept: Kept | None = None
 
     @property
     def mark(self) -> str:
@@ -82,16 +82,11 @@ class Feed:
 
     async def _show(self, reading: Snapshot | Failure) -> None:
         self.desk = self.desk.offer(reading)
+        if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
+            self.kept = Kept(self.desk.shown)
         async with self._changed:
             self._shown += 1
             self._changed.notify_all()
-
-    def events(self, snapshot: Snapshot) -> Events:
-        """The events of a snapshot, put in order once. Called from threads."""
-        kept = self._events
-        if kept is None or kept[0] is not snapshot:
-            kept = self._events = (snapshot, Events(snapshot.ledger))
-        return kept[1]
 
     async def run(self) -> None:
         """Look for news while anybody waits for it."""

@@ -21,7 +21,6 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.overview import overview, stood_of
-from console.core.page_map import page_map
 from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
@@ -34,7 +33,6 @@ from console.core.view_link import to_query
 from console.web.asked import Asked, PageNotFound, area_asked, pool_name
 from console.web.charts import held_asked, held_name, what_if
 from console.web.event_list import event_list
-from console.web.feed import Feed
 from console.web.gate import Gate, Visitor
 from console.web.lineage_svg import draw
 from console.web.run_list import run_list
@@ -42,7 +40,7 @@ from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
-MOST_ROWS = 200
+MOST_ROWS, MOST_LATEST = 200, 12
 PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENCY, Place.RUNS, Place.EVENTS)
 
 
@@ -81,7 +79,7 @@ class Pages:
         """The page that asks for the token."""
         return self._environment.get_template("login.html").render(target=target, problem=problem)
 
-    def screen(self, asked: Asked, feed: Feed, caller: Caller) -> str:
+    def screen(self, asked: Asked, caller: Caller) -> str:
         """The page of the view. Raises PageNotFound, BadLink, FilterError."""
         place = asked.view.place
         if place is Place.RUNS:
@@ -91,32 +89,33 @@ class Pages:
         known = asked.rollup
         if known is None:
             return self._render("waiting.html", asked, caller, title=place.capitalize())
-        return self._screens[place](asked, known, feed, caller)
+        return self._screens[place](asked, known, caller)
 
     def problem(self, desk: Desk, mark: str, clock_us: int, words: str, caller: Caller) -> str:
         """What was asked for is not there, or cannot be read."""
         asked = Asked(desk, mark, View(), Span(), clock_us, clock_us)
         return self._render("missing.html", asked, caller, title="Not found", words=words)
 
-    def _overview(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
+    def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         seen = overview(known, asked.view, asked.span, caller.entries, asked.now_us)
-        sheets = {name: self._grid(name, asked, feed, 12) for name in ("detectors", "events")}
+        rows = seen.events.rows
+        latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
-            "overview.html", asked, caller, title="Overview", seen=seen, grids=sheets, tenant_words=tenant_words,
-            held_name=held_name, most=12,
+            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, held_name=held_name, most=MOST_LATEST,
+            detectors=self._grid("detectors", asked, MOST_ROWS), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
         )  # fmt: skip
 
-    def _incidents(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
+    def _incidents(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         sheet = known.sheets["incidents"]
         left = left_of(sheet, asked)
         return self._render(
             "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
             stood=stood_of(known, left, caller.entries, asked.now_us),
-            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, feed, 50),
+            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None,
         )  # fmt: skip
 
-    def _incident(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
+    def _incident(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         incident = known.incident(asked.view.incident)
         if incident is None:
             there = ", ".join(i.id for i in known.incidents[:20]) or "none"
@@ -139,35 +138,35 @@ class Pages:
             link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
         )  # fmt: skip
 
-    def _pages(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
-        shown = asked.desk.shown
-        if shown is None or not shown.pools:
+    def _pages(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        if asked.kept is None or not asked.kept.snapshot.pools:
             return self._render("waiting.html", asked, caller, title="Pages")
+        shown = asked.kept.snapshot
         area = area_asked(shown, asked)
-        drawn = page_map(shown, area, rows=1, cols=1)
+        drawn = asked.kept.page_map(area)
         return self._render(
             "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area),
             pools=[f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools],
-            grids={name: self._grid(name, asked, feed, MOST_ROWS) for name in ("marks", "allocations")},
+            grids={name: self._grid(name, asked, MOST_ROWS) for name in ("marks", "allocations")},
         )  # fmt: skip
 
-    def _held(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
+    def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         return self._render(
             "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[held_name(f) for f in known.held],
-            tried=what_if(asked.view), held_name=held_name, holders=self._grid("holders", asked, feed, MOST_ROWS),
+            tried=what_if(asked.view), held_name=held_name, holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 
-    def _latency(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
-        grids = {"latency": self._grid("latency", asked, feed, MOST_ROWS)}
+    def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        grids = {"latency": self._grid("latency", asked, MOST_ROWS)}
         return self._render("latency.html", asked, caller, title="Latency", figure=known.latency, grids=grids)
 
-    def _events(self, asked: Asked, known: Rollup, feed: Feed, caller: Caller) -> str:
-        listed = event_list(asked, feed)
+    def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        listed = event_list(asked)
         rows = grid(listed.sheet, listed.left, asked, len(listed.left.rows))
         return self._render("events.html", asked, caller, title="Events", listed=listed, rows=rows)
 
-    def _grid(self, name: str, asked: Asked, feed: Feed, most: int) -> Grid:
-        sheet = sheet_asked(name, asked, feed)
+    def _grid(self, name: str, asked: Asked, most: int) -> Grid:
+        sheet = sheet_asked(name, asked)
         return grid(sheet, left_of(sheet, asked), asked, most)
 
     def _render(self, template: str, asked: Asked, caller: Caller, **values: Any) -> str:

@@ -15,16 +15,15 @@ import pyarrow as pa
 from console.core.detectors import detectors
 from console.core.filter_language import parse_filter
 from console.core.flows import flows_of
-from console.core.page_map import PageMap, page_map
+from console.core.page_map import PageMap
 from console.core.places import Place
 from console.core.printable import NOTHING, printable, ranges
 from console.core.sheet import Sheet, Shown, shown
-from console.core.snapshot import Snapshot
 from console.core.times import moment
 from console.core.view import Sort
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.charts import NotReadYet
-from console.web.feed import Feed
+from console.web.kept import Kept
 
 MOST_EVENTS = 10_000
 """Rows of events in one file."""
@@ -62,7 +61,7 @@ def place_of(name: str) -> Place:
     return PLACES[name]
 
 
-def sheet_asked(name: str, asked: Asked, feed: Feed) -> Sheet:
+def sheet_asked(name: str, asked: Asked) -> Sheet:
     """The table of that name. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
     place_of(name)
     known = asked.rollup
@@ -70,23 +69,23 @@ def sheet_asked(name: str, asked: Asked, feed: Feed) -> Sheet:
         raise NotReadYet
     if name == "detectors":
         return _detectors(known.tables["detectors"])
-    if name == "events" and asked.desk.shown is not None:
-        return _events(asked, asked.desk.shown, feed)
+    if name == "events" and asked.kept is not None:
+        return _events(asked, asked.kept)
     if name in known.sheets:
         return known.sheets[name]
     return _of_snapshot(name, asked)
 
 
 def _of_snapshot(name: str, asked: Asked) -> Sheet:
-    snapshot = asked.desk.shown
-    if snapshot is None:
+    if asked.kept is None:
         raise NotReadYet
+    snapshot = asked.kept.snapshot
     if name == "flows":
         incident = snapshot.incident(asked.view.incident)
         if incident is None:
             raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
         return Sheet("flows", flows_of(snapshot.readings(incident)))
-    drawn = page_map(snapshot, area_asked(snapshot, asked), rows=1, cols=1)
+    drawn = asked.kept.page_map(area_asked(snapshot, asked))
     return _marks(drawn) if name == "marks" else _allocations(drawn)
 
 
@@ -100,10 +99,10 @@ def _detectors(rows: pa.Table) -> Sheet:
     return Sheet("detectors", pa.table(columns))
 
 
-def _events(asked: Asked, snapshot: Snapshot, feed: Feed) -> Sheet:
+def _events(asked: Asked, kept: Kept) -> Sheet:
     """The latest of the range, as the filter leaves them."""
     wanted = parse_filter(asked.view.filter)
-    found = feed.events(snapshot).before(None, wanted, asked.span, asked.now_us, MOST_EVENTS)
+    found = kept.events.before(None, wanted, asked.span, asked.now_us, MOST_EVENTS)
     return Sheet("events", found.rows, begins="t", left_out=found.total - len(found.rows))
 
 
@@ -185,7 +184,7 @@ _WORDS: tuple[tuple[Any, Callable[[str, Any], str]], ...] = (
 
 def file_rows(sheet: Sheet, asked: Asked) -> tuple[Sheet, Shown]:
     """What goes into a file: of events, those that were found already obey the filter."""
-    if sheet.name == "events" and asked.desk.shown is not None:
+    if sheet.name == "events" and asked.kept is not None:
         unfiltered = replace(asked, view=replace(asked.view, filter=""))
         return sheet, left_of(sheet, unfiltered)
     return sheet, left_of(sheet, asked)

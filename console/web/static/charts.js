@@ -5,7 +5,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
 
 async function draw(place) {
-  const query = new URLSearchParams(`${place.dataset.query}&${place.dataset.extra}`);
+  const query = new URLSearchParams(place.dataset.query);
   query.set("theme", dark.matches ? "dark" : "light");
   const mine = (place.turn = (place.turn ?? 0) + 1);
   const answer = await fetch(`/api/charts/${place.dataset.chart}?${query}`, { cache: "no-store" });
