@@ -15,7 +15,7 @@ from forensics.verdict import Verdict
 
 FLOWS = pa.schema(
     [
-        ("donor", pa.string()), ("donor_tenant", pa.string()), ("rid", pa.string()), ("tenant", pa.string()),
+        ("donor_rid", pa.string()), ("donor_tenant", pa.string()), ("rid", pa.string()), ("tenant", pa.string()),
         ("pages", pa.int64()), ("verdict", pa.string()), ("proof", pa.string()),
     ]
 )  # fmt: skip
@@ -35,10 +35,10 @@ def flows_of(readings: Iterable[Reading]) -> pa.Table:
             about.setdefault(
                 key,
                 {
-                    "donor": finding["donor_rid"], "donor_tenant": finding["donor_tenant"], "rid": reading.rid, "tenant": reading.tenant,
+                    "donor_rid": finding["donor_rid"], "donor_tenant": finding["donor_tenant"], "rid": reading.rid, "tenant": reading.tenant,
                     "verdict": verdict_of(finding).value, "proof": str(finding["proof"]),
                 },
             )  # fmt: skip
     rows = [{**about[key], "pages": len(found)} for key, found in pages.items()]
-    rows.sort(key=lambda row: (-row["pages"], str(row["rid"]), str(row["donor"])))  # type: ignore[operator]
+    rows.sort(key=lambda row: (-row["pages"], str(row["rid"]), str(row["donor_rid"])))  # type: ignore[operator]
     return pa.Table.from_pylist(rows, FLOWS)

@@ -57,11 +57,11 @@ def sankey(flows: Sequence[Row], owners: Owners, theme: str) -> Figure:
     style = STYLES[theme]
     drawn, rest = list(flows[:MOST_FLOWS]), flows[MOST_FLOWS:]
     if rest:
-        drawn.append({"donor": f"{len(rest)} more flows", "donor_tenant": None, "rid": f"of {len({r['rid'] for r in rest})} responses",
+        drawn.append({"donor_rid": f"{len(rest)} more flows", "donor_tenant": None, "rid": f"of {len({r['rid'] for r in rest})} responses",
                       "pages": sum(r["pages"] for r in rest), "verdict": None, "proof": ""})  # fmt: skip
-    left = list(dict.fromkeys(row["donor"] for row in drawn))
+    left = list(dict.fromkeys(row["donor_rid"] for row in drawn))
     right = list(dict.fromkeys(row["rid"] for row in drawn))
-    tenants = {row["donor"]: row["donor_tenant"] for row in drawn}
+    tenants = {row["donor_rid"]: row["donor_tenant"] for row in drawn}
     colours = [owners.of(tenants[donor]).colour for donor in left] + [style.theme.quiet] * len(right)
     names = ["donor not named" if donor is None else donor for donor in left] + right
     return {
@@ -69,7 +69,7 @@ def sankey(flows: Sequence[Row], owners: Owners, theme: str) -> Figure:
             "type": "sankey", "orientation": "h", "arrangement": "fixed",
             "node": {"label": [safe(name, 40) for name in names], "color": colours, "pad": 10, "thickness": 16},
             "link": {
-                "source": [left.index(row["donor"]) for row in drawn], "target": [len(left) + right.index(row["rid"]) for row in drawn],
+                "source": [left.index(row["donor_rid"]) for row in drawn], "target": [len(left) + right.index(row["rid"]) for row in drawn],
                 # A finding that names no page is drawn as thin as one page; its table says none.
                 "value": [max(row["pages"], 1) for row in drawn], "color": [_ribbon(row, theme) for row in drawn],
                 "customdata": [f"{row['pages']} pages, {row['verdict'] or 'several verdicts'} {row['proof']}" for row in drawn],
