@@ -32,13 +32,10 @@ def flows_of(readings: Iterable[Reading]) -> pa.Table:
             key = finding["donor_rid"], reading.rid
             where = reading.worker, reading.epoch, reading.pool
             pages.setdefault(key, set()).update((*where, page) for page in finding["page_list"] or ())
-            about.setdefault(
-                key,
-                {
-                    "donor_rid": finding["donor_rid"], "donor_tenant": finding["donor_tenant"], "rid": reading.rid, "tenant": reading.tenant,
-                    "verdict": verdict_of(finding).value, "proof": str(finding["proof"]),
-                },
-            )  # fmt: skip
+            about.setdefault(key, {
+                "donor_rid": finding["donor_rid"], "donor_tenant": finding["donor_tenant"], "rid": reading.rid,
+                "tenant": reading.tenant, "verdict": verdict_of(finding).value, "proof": str(finding["proof"]),
+            })  # fmt: skip
     rows = [{**about[key], "pages": len(found)} for key, found in pages.items()]
     rows.sort(key=lambda row: (-row["pages"], str(row["rid"]), str(row["donor_rid"])))  # type: ignore[operator]
     return pa.Table.from_pylist(rows, FLOWS)
