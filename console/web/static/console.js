@@ -47,10 +47,15 @@ async function refresh(whole) {
   document.dispatchEvent(new Event("kvwitness:refreshed"));
 }
 
+function tellOfNews() {
+  waiting = true;
+  const mark = document.getElementById("paused");
+  if (mark) mark.hidden = false;
+}
+
 let busy = false;
 async function news() {
-  const mark = document.getElementById("paused");
-  if (paused) { waiting = true; if (mark) mark.hidden = false; return; }
+  if (paused) { tellOfNews(); return; }
   if (busy) { waiting = true; return; }
   busy = true;
   try {
@@ -71,7 +76,12 @@ addEventListener("popstate", () => refresh(true));
 // and tells the others. Without locks (no secure context) every visible tab has its own.
 const others = new BroadcastChannel("kvwitness");
 let letGo = null;
-function heard(mark) { if (mark !== live.dataset.mark) news(); }
+// A range that stands still is not drawn again, but once where the page is older than this server's first reading.
+function heard(mark) {
+  if (mark === live.dataset.mark) return;
+  if (live.dataset.follows === "no" && !live.dataset.mark.endsWith(".0")) { tellOfNews(); return; }
+  news();
+}
 others.addEventListener("message", (event) => {
   if (event.data.mark) heard(event.data.mark);
   else if (letGo?.mark) others.postMessage({ mark: letGo.mark });
