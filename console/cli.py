@@ -91,8 +91,11 @@ def cli(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes any free port.")
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), help="File that holds the token (16 characters at least)."
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="File of tokens (16 characters at least), one a line, a role before it.",
 )
+@click.option("--write", is_flag=True, help="Let operators acknowledge, silence and note; never touches the ledger.")
 @click.option(
     "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
 )
@@ -114,21 +117,24 @@ def web(
     host: str,
     port: int,
     token_file: Path | None,
+    write: bool,
     allowed: tuple[str, ...],
     receivers_file: Path | None,
     intake_token_file: Path | None,
 ) -> None:
-    """The same in a browser, with the page-ownership map.
+    """The same in a browser, with charts and the page-ownership map.
 
     The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
+    A token's role is viewer, operator or forensic; where none stands before it, viewer.
     """
     source = _source(ledger, engine, cache)
+    from console.core.triage import state_directory
     from console.web.serve import ServeError, serve
 
     try:
         serve(
-            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, receivers_file=receivers_file,
-            intake_token_file=intake_token_file,
+            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, state=state_directory(), can_write=write,
+            receivers_file=receivers_file, intake_token_file=intake_token_file,
         )  # fmt: skip
     except ServeError as error:
         raise Usage(str(error)) from error

@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 ALERTS = Path(__file__).parents[2] / "console" / "alerts"
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 def free_port() -> int:

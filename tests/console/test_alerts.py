@@ -16,7 +16,7 @@ from scripted_ledger import ACME, BRIO, CYAN, Scene, late_write, ordinary
 from console.core.source import LedgerSource
 from console.core.triage import TriageBook
 from console.web.app import create_app
-from console.web.gate import Gate
+from console.web.gate import Gate, Role
 from console.web.intake import PATH, Intake
 from runbooks.lint import lint_files
 from runbooks.lookup import library_files
@@ -80,7 +80,9 @@ def test_a_foreign_read_fires_an_alert_is_noted_and_resolves_when_it_is_over(too
     scene.flush()
     source = LedgerSource(scene.directory, now_us=lambda: scene.now + 60_000_000, engine="replay")
     book = TriageBook(tmp_path / "state", scene.directory, who="alert intake", now_us=source.now_us)
-    app = create_app(source, Gate(TOKEN), ("127.0.0.1",), intake=Intake(book, INTAKE_TOKEN))
+    app = create_app(
+        source, Gate({TOKEN: Role.VIEWER}), ("127.0.0.1",), tmp_path / "state", intake=Intake(book, INTAKE_TOKEN)
+    )
     with (
         served(app) as console,
         alertmanager(tmp_path, f"http://{console}{PATH}", INTAKE_TOKEN) as manager,

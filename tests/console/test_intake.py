@@ -8,10 +8,13 @@ import pytest
 from console.core.source import LedgerSource
 from console.core.triage import TriageBook
 from console.web.app import create_app
-from console.web.gate import Gate
+from console.web.errors import ServeError
+from console.web.gate import Gate, Role
 from console.web.intake import MOST_ALERTS, MOST_BYTES, MOST_WORDS, PATH, Intake
+from console.web.outside import load_intake
 
 TOKEN, INTAKE_TOKEN = "a-token-for-tests-only", "an-intake-token-for-tests"
+GATE = Gate({TOKEN: Role.FORENSIC}, can_write=True)
 NOW = 1_790_000_100_000_000
 BEARER = {"authorization": f"Bearer {INTAKE_TOKEN}"}
 
@@ -24,7 +27,7 @@ def book(tmp_path, finished_ledger) -> TriageBook:
 @pytest.fixture
 async def client(finished_ledger, book):
     source = LedgerSource(finished_ledger, now_us=lambda: NOW, engine="replay")
-    app = create_app(source, Gate(TOKEN), ("127.0.0.1",), intake=Intake(book, INTAKE_TOKEN))
+    app = create_app(source, GATE, ("127.0.0.1",), book.path.parent, patience_s=60, intake=Intake(book, INTAKE_TOKEN))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1") as one:
         yield one
 
@@ -83,7 +86,8 @@ async def test_what_an_alert_is_about(client, book, finished):
 async def test_only_the_intake_token_lets_alerts_in(client, book, headers):
     answer = await client.post(PATH, json=group(alert(cause="M3")), headers=headers)
     assert answer.status_code == 401
-    client.cookies.set(Gate(TOKEN).cookie_name, Gate(TOKEN).cookie_value)
+    name, _, rest = GATE.set_cookie(TOKEN).partition("=")
+    client.cookies.set(name, rest.split(";")[0])
     assert (await client.post(PATH, json=group(alert(cause="M3")), headers=headers)).status_code == 401
     assert book.entries() == ()
 
@@ -120,9 +124,9 @@ async def test_words_from_elsewhere_are_kept_short_and_printable(client, book):
     assert note.words.isprintable()
 
 
-async def test_without_a_token_of_its_own_there_is_no_intake(finished_ledger):
+async def test_without_a_token_of_its_own_there_is_no_intake(finished_ledger, tmp_path):
     source = LedgerSource(finished_ledger, now_us=lambda: NOW, engine="replay")
-    app = create_app(source, Gate(TOKEN), ("127.0.0.1",))
+    app = create_app(source, GATE, ("127.0.0.1",), tmp_path, patience_s=60)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1") as one:
         assert (await one.post(PATH, json=group(alert(cause="M3")), headers=BEARER)).status_code in (404, 405)
 
@@ -132,3 +136,21 @@ async def test_a_book_that_cannot_be_written_is_a_503(client, book):
     book.path.mkdir()
     answer = await client.post(PATH, json=group(alert(cause="M3")), headers=BEARER)
     assert answer.status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (TOKEN, "a token of the console"), ("short", "too short"), (f"{INTAKE_TOKEN}\n{INTAKE_TOKEN}2", "holds 2 tokens"),
+        ("", "holds no token"),
+    ],
+)  # fmt: skip
+def test_a_token_that_will_not_do_is_refused_in_words(finished_ledger, tmp_path, content, words):
+    file = tmp_path / "token"
+    file.write_text(content)
+    source = LedgerSource(finished_ledger, now_us=lambda: NOW)
+    with pytest.raises(ServeError, match=words):
+        load_intake(source, tmp_path / "state", file, {TOKEN: Role.VIEWER})
+    with pytest.raises(ServeError, match="inside the ledger"):
+        file.write_text(INTAKE_TOKEN)
+        load_intake(source, finished_ledger / "state", file, {TOKEN: Role.VIEWER})

@@ -19,7 +19,7 @@ from console.core.source import Failure, LedgerSource
 from console.notify.notice import word_of
 from console.notify.outbox import Count
 from console.web.app import create_app
-from console.web.gate import Gate
+from console.web.gate import Gate, Role
 from console.web.metrics import RecordCollector
 
 TOKEN = "a-token-for-tests-only"
@@ -103,8 +103,13 @@ def test_what_waits_to_be_told_is_counted(finished):
     assert found["kvwitness_console_notification_wait_seconds", (("receiver", "hook"),)] == 90
 
 
-async def test_scrapes_need_the_token_and_get_the_format_they_ask_for(finished_ledger, monkeypatch):
-    app = create_app(LedgerSource(finished_ledger, now_us=lambda: NOW, engine="replay"), Gate(TOKEN), ("127.0.0.1",))
+def app_of(ledger, state):
+    source = LedgerSource(ledger, now_us=lambda: NOW, engine="replay")
+    return create_app(source, Gate({TOKEN: Role.VIEWER}), ("127.0.0.1",), state, patience_s=60)
+
+
+async def test_scrapes_need_the_token_and_get_the_format_they_ask_for(finished_ledger, tmp_path):
+    app = app_of(finished_ledger, tmp_path)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1") as client:
         assert (await client.get("/metrics")).status_code == 401
         bearer = {"authorization": f"Bearer {TOKEN}"}
@@ -119,9 +124,9 @@ async def test_scrapes_need_the_token_and_get_the_format_they_ask_for(finished_l
             assert private not in plain.text
 
 
-async def test_a_ledger_that_cannot_be_judged_is_not_readable(finished_ledger, monkeypatch):
+async def test_a_ledger_that_cannot_be_judged_is_not_readable(finished_ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "foreign_reads", lambda *_, **__: 1 / 0)
-    app = create_app(LedgerSource(finished_ledger, now_us=lambda: NOW), Gate(TOKEN), ("127.0.0.1",))
+    app = app_of(finished_ledger, tmp_path)
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1", headers=headers
