@@ -24,6 +24,8 @@ from console.notify.receivers import PAGERDUTY, Kind, Receiver, Receivers, load_
 from console.notify.told import TRANSITIONS, Action, Cue, Told
 from console.notify.trial import try_receivers
 from console.notify.wire import HOLDS_US, REPEAT_US, outgoing
+from console.web.errors import ServeError
+from console.web.outside import load_notifier
 from forensics.verdict import Verdict
 
 NOW = 1_790_000_100_000_000
@@ -431,6 +433,16 @@ def test_a_short_secret_and_an_empty_file_are_refused(written, tmp_path):
         load_receivers(written(""))
     with pytest.raises(NotifyError, match="cannot be read"):
         load_receivers(tmp_path / "none.toml")
+
+
+def test_what_the_command_line_names_is_loaded_or_refused_in_words(written, tmp_path, finished_ledger):
+    source = LedgerSource(finished_ledger, now_us=lambda: NOW)
+    notifier = load_notifier(source, tmp_path / "state", written(GOOD))
+    assert notifier.names == ("hook", "am", "duty")
+    assert notifier.counts() == ()
+    for state, file in ((tmp_path / "state", tmp_path / "none.toml"), (finished_ledger / "state", written(GOOD))):
+        with pytest.raises(ServeError, match=r"none\.toml: cannot be read|inside the ledger"):
+            load_notifier(source, state, file)
 
 
 def test_the_outbox_is_beside_no_evidence_and_its_owners_alone(tmp_path):
