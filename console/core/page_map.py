@@ -6,6 +6,7 @@ writes are marks beside the cells, so that no zoom can average them away.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ MAX_ROWS, MAX_COLS, MAX_MARKERS, MAX_TENURES = 512, 600, 2000, 200
 FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3
 """Cell values: free, held, any tenant without a letter, and 3 + rank of a tenant with one."""
 _BLOCK_PAGES = 8192
+_PATCHES = (50, 20)
+"""Across and down; with two kinds of marks no more than MAX_MARKERS."""
 FOREIGN_READ, LATE_WRITE = "foreign read", "late write"
 
 
@@ -136,11 +139,27 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
         (m for m in (*_reads(snapshot, area), *_late_writes(snapshot, area)) if _shown(m, area)),
         key=lambda m: (m.t_us, m.page, m.kind),
     )
+    kept = thinned(markers, area)
     tenures, tenures_total = _tenures(snapshot, area, inside)
     return PageMap(
-        area, per_row, bin_us, cells, tuple(markers[:MAX_MARKERS]), max(len(markers) - MAX_MARKERS, 0),
+        area, per_row, bin_us, cells, kept, len(markers) - len(kept),
         tenures, tenures_total,
     )  # fmt: skip
+
+
+def thinned(markers: Sequence[Marker], area: Area) -> tuple[Marker, ...]:
+    """All markers, or where they are more than MAX_MARKERS the first of each kind in every patch of the area, so that none
+    that stands alone is lost. In the order given.
+    """
+    if len(markers) <= MAX_MARKERS:
+        return tuple(markers)
+    across, down = _PATCHES
+    lasts, pages = area.end_us - area.start_us + 1, area.last_page - area.first_page + 1
+    first: dict[tuple[str, int, int], Marker] = {}
+    for marker in markers:
+        column = (marker.t_us - area.start_us) * across // lasts
+        first.setdefault((marker.kind, column, (marker.page - area.first_page) * down // pages), marker)
+    return tuple(first.values())
 
 
 def _shown(marker: Marker, area: Area) -> bool:

@@ -79,7 +79,14 @@ def test_the_wheel_holds_the_rooms_and_their_data_and_no_tests(wheel: Path):
     tops = {name.split("/")[0] for name in names}
     assert {"engine", "forensics", "console", "runbooks"} <= tops
     assert not any(top.startswith(("tests", "benchmarks", "docs")) for top in tops)
-    for suffix in (".sql", "RB-01-pool-context-inversion.md", ".html", ".tcss"):
+    for suffix in (
+        ".sql",
+        "RB-01-pool-context-inversion.md",
+        ".html",
+        ".tcss",
+        "console/alerts/alerts.yml",
+        "console/notify/outbox.sql",
+    ):
         assert any(name.endswith(suffix) for name in names), suffix
 
 
