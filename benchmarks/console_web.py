@@ -29,7 +29,7 @@ from console.web.gate import Gate, Role
 
 PAGE_EVENTS, PAGES = 5_000_000, 64
 TOKEN = "token-of-the-benchmark"
-ROUNDS = 20
+ROUNDS = 12
 SCREENS = ("overview", "incidents", "held", "latency", "events", "runs")
 
 

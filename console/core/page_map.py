@@ -136,7 +136,7 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
     inside = snapshot.lives(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
     cells = _cells(area, inside, _ranks(snapshot, area.key, inside), per_row, cols)
     markers = sorted(
-        (m for m in (*_reads(snapshot, area), *_late_writes(snapshot, area)) if _shown(m, area)),
+        (m for m in _pool_marks(snapshot, area) if _shown(m, area)),
         key=lambda m: (m.t_us, m.page, m.kind),
     )
     kept = thinned(markers, area)
@@ -222,6 +222,14 @@ def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
     return np.asarray(values[::-1][counts.argmax(axis=0)], np.uint8)
 
 
+def _pool_marks(snapshot: Snapshot, area: Area) -> tuple[Marker, ...]:
+    """All marks of the area's pool, whatever its time and pages; found once for a snapshot."""
+    pool = area.key, area.pool
+    if pool not in snapshot.pool_marks:
+        snapshot.pool_marks[pool] = (*_reads(snapshot, area), *_late_writes(snapshot, area))
+    return snapshot.pool_marks[pool]
+
+
 def _reads(snapshot: Snapshot, area: Area) -> list[Marker]:
     found = []
     for incident in snapshot.incidents:
@@ -243,7 +251,7 @@ def _read(incident: Incident, finding: Row, page: int, t: int) -> Marker:
 
 def _late_writes(snapshot: Snapshot, area: Area) -> list[Marker]:
     lives = snapshot.lives(area.key, area.pool)
-    found = []
+    ends, found = lives.first_ends, []
     for key, worker in snapshot.workers.items():
         for row in worker.transfers:
             if (
@@ -252,12 +260,22 @@ def _late_writes(snapshot: Snapshot, area: Area) -> list[Marker]:
                 or row["peer"] not in (None, area.key[0])
             ):
                 continue
+            if not _may_be_late(snapshot, area, key, row, ends.get(row["dst_tag"])):
+                continue
             for page in row["dst_pages"] or ():
                 life = lives.of_tag(page, row["dst_tag"])
                 if life is not None and life.end_seq is not None:
                     marker = _late_write(snapshot, area, key, row, life)
                     found += [marker] if marker else []
     return found
+
+
+def _may_be_late(snapshot: Snapshot, area: Area, key: WorkerKey, row: Row, ends: tuple[int, int] | None) -> bool:
+    """Whether a write can be late for any page of its grant. `ends`: when the first of its lives ended, seq and us."""
+    if ends is None:
+        return False
+    bounds = snapshot.order.convert(row["t"], key, area.key) or (row["t"], row["t"])
+    return bounds[0] > ends[1] or snapshot.order.known(area.key, key, row["seq"]) >= ends[0]
 
 
 def _late_write(snapshot: Snapshot, area: Area, key: WorkerKey, row: Row, life: Life) -> Marker | None:
@@ -282,6 +300,7 @@ def _tenures(snapshot: Snapshot, area: Area, lives: PoolLives) -> tuple[tuple[Te
     columns = {"tag": lives.tag, "end": lives.end_seq, "cause": lives.cause, "began": lives.start_seq}
     groups = pa.table(columns).group_by(["tag", "end", "cause"]).aggregate([("began", "min")])
     firsts = groups.sort_by([("began_min", "ascending"), ("end", "ascending")]).slice(0, MAX_TENURES).to_pylist()
+    lives = lives.where(np.isin(lives.tag, [group["tag"] for group in firsts]))
     tenures = []
     for group in firsts:
         mine = np.flatnonzero(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,9 @@ from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
+
+if TYPE_CHECKING:
+    from console.core.page_map import Marker
 
 QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
 """What is asked of the library at every reading, all at once."""
@@ -163,6 +167,11 @@ class Snapshot:
 
     @cached_property
     def _lives(self) -> dict[tuple[WorkerKey, str], PoolLives]:
+        return {}
+
+    @cached_property
+    def pool_marks(self) -> dict[tuple[WorkerKey, str], tuple[Marker, ...]]:
+        """Marks of page maps by pool, as `page_map` found them."""
         return {}
 
     def lives(self, key: WorkerKey, pool: str) -> PoolLives:

@@ -52,7 +52,8 @@ function dragged(place, change) {
   }
   if (query.toString() === new URLSearchParams(location.search).toString()) return;
   for (const name of ["before", "after"]) query.delete(name);
-  show(`${location.pathname}${query.size ? `?${query}` : ""}`);
+  // As the server writes addresses, so that a view has one.
+  show(`${location.pathname}${query.size ? `?${query}` : ""}`.replaceAll("%3A", ":"));
 }
 
 document.addEventListener("click", (event) => {
