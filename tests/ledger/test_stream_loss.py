@@ -14,7 +14,7 @@ from ledger_writing import busy_life, recorder, seqs
 
 from engine.ledger.compactor import seal_dead
 from engine.ledger.reader import read_ledger
-from engine.ledger.stream import _frames, read_stream
+from engine.ledger.stream import COMMIT, _frames, read_stream
 
 WRITER = """
 import sys, time
@@ -125,3 +125,25 @@ def test_loss_of_the_machine_is_bounded_by_the_last_sync(tmp_path):
     path = next((tmp_path / "wal").glob("*.wal"))
     assert read_stream(path).committed_seq == committed == 16
     assert read_stream(path).header["fsync_ms"] == 200
+
+
+def test_damage_in_a_stream_that_is_being_written_is_told_and_its_unfinished_end_is_not(tmp_path):
+    rec = recorder(tmp_path)
+    for first in (1, 3):
+        busy_life(rec, 2, first)
+        rec.flush()
+    path = next((tmp_path / "wal").glob("*.wal"))
+    data = path.read_bytes()
+    ends = [(kind, end) for kind, _, _, end in _frames(data)]
+    commits = [end for kind, end in ends if kind == COMMIT]
+    for cut in range(commits[-2] + 1, len(data), 7):
+        os.truncate(path, cut)  # as a reader sees it while the last flush is under way
+        assert read_ledger(tmp_path).problems == ()
+        path.write_bytes(data)
+    for at in range(ends[0][1], commits[-2], 13):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        ledger = read_ledger(tmp_path)
+        assert [(problem.kind, problem.severity) for problem in ledger.problems] == [("torn stream", "loss")], at
+        assert [writer.state for writer in ledger.writers] == ["open"]
+    path.write_bytes(data)
+    rec.close()
