@@ -54,9 +54,9 @@ class Desk:
         )
         return replace(self, view=view).on(Cue.OPEN)
 
-    def leave_incident(self) -> Desk:
-        """Back to the list."""
-        return replace(self, view=replace(self.view, place=Place.INCIDENTS, rid=None, page=None)).on(Cue.LEAVE)
+    def leave_incident(self, to: Place = Place.INCIDENTS) -> Desk:
+        """Back to where it was opened."""
+        return replace(self, view=replace(self.view, place=to, rid=None, page=None)).on(Cue.LEAVE)
 
     def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
         """Look at another response (its first page with it) or another page."""

@@ -14,16 +14,16 @@ from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
 from console.core.desk import Desk
-from console.core.places import Place
+from console.core.places import TABS, Place
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.view import Cue, Mode, View
 from console.core.view_link import to_command
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
-from console.tui.incidents_screen import IncidentsScreen
 from console.tui.palette import DARK, LIGHT
 from console.tui.screen_base import DeskScreen
+from console.tui.screens import SCREENS
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
@@ -36,13 +36,17 @@ class ConsoleApp(App[None]):
     CSS_PATH = "console.tcss"
     TITLE = "kvwitness"
     BINDINGS: ClassVar[list[BindingType]] = []
+    SCREENS = {place.value: screen for place, screen in SCREENS.items()}  # noqa: RUF012 Textual declares it so
 
     def __init__(self, source: LedgerSource, view: View | None = None) -> None:
         super().__init__()
-        view = view or View(place=Place.INCIDENTS)
-        self.source, self.desk = source, Desk(replace(view, place=Place.INCIDENTS, incident=None))
-        self.ledger_name = source.path.resolve().name
+        view = view or View()
         self._wanted = view.incident if view.place is Place.INCIDENT else None
+        place = view.place if view.place in SCREENS else Place.INCIDENTS
+        incident = view.incident if self._wanted is None else None
+        self.source, self.desk = source, Desk(replace(view, place=place, incident=incident))
+        self.ledger_name = source.path.resolve().name
+        self.tabs = tuple(place for place in TABS if place in SCREENS)
         self._rest_until = 0.0
 
     def on_mount(self) -> None:
@@ -51,7 +55,7 @@ class ConsoleApp(App[None]):
         self.register_theme(LIGHT)
         self.theme = DARK.name
         self.desk = replace(self.desk, remembered=self.source.remembered())
-        self.push_screen(IncidentsScreen())
+        self.push_screen(self.desk.view.place.value)
         self.look()
         self.set_interval(POLL_SECONDS, self.look)
 
@@ -104,6 +108,17 @@ class ConsoleApp(App[None]):
         if self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None:
             self.redraw()
 
+    def go(self, place: Place) -> None:
+        """To one of the screens with a number; what is looked at there stays as it was left."""
+        if place not in SCREENS:
+            self.notify(f"{place.value.capitalize()} is no screen of the terminal", markup=False)
+            return
+        if isinstance(self.screen, IncidentScreen):
+            self.leave_incident()
+        self.desk = replace(self.desk, view=replace(self.desk.view, place=place))
+        if self.screen is not self.get_screen(place.value):
+            self.switch_screen(place.value)
+
     def open_incident(self, incident_id: str, rid: str | None = None) -> None:
         """Open the Incident screen."""
         incident = self.desk.incident_of(incident_id)
@@ -114,9 +129,10 @@ class ConsoleApp(App[None]):
             self.push_screen(IncidentScreen())
 
     def leave_incident(self) -> None:
-        """Back to the list."""
-        self.desk = self.desk.leave_incident()
+        """Back to where it was opened."""
         self.pop_screen()
+        below = self.screen
+        self.desk = self.desk.leave_incident(below.PLACE if isinstance(below, DeskScreen) else Place.INCIDENTS)
 
     def do_pause(self) -> None:
         """Pause, or go on."""

@@ -5,7 +5,7 @@ Invariant: pure functions of the desk and a width; nothing returned is wider tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from console.core.actions import Action
 from console.core.desk import Desk
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
+from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
 from console.core.times import age, clock
@@ -33,6 +34,18 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
             n = sum(i.severity is severity for i in desk.rollup.incidents)
             line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
     line.append("  RO")
+    return cut(line, width)
+
+
+def tab_line(tabs: Sequence[Place], here: Place, width: int, palette: Palette) -> Text:
+    """The screens by their keys, the present one in brackets; an incident counts as one of Incidents."""
+    here = Place.INCIDENTS if here is Place.INCIDENT else here
+    line = Text("", end="", no_wrap=True)
+    for number, place in enumerate(TABS, start=1):
+        if place not in tabs:
+            continue
+        words = f"{number} {place.value.capitalize()}"
+        line.append(*((f"[{words}]", palette.strong) if place is here else (f" {words} ", palette.quiet)))
     return cut(line, width)
 
 

@@ -14,9 +14,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from console.core.actions import actions_of, hints_of
-from console.core.places import Place
+from console.core.places import TABS, Place
 from console.tui.line_list import LineList
-from console.tui.lines import footer, header
+from console.tui.lines import footer, header, tab_line
 from console.tui.palette import Palette
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SMALLEST = (60, 18)
 
 BUILT = frozenset(
     {
-        "open", "back", "pause", "follow", "next_found", "previous_found", "next_response", "previous_response",
+        *(f"go_{place}" for place in TABS), "open", "back", "pause", "follow", "next_found", "previous_found", "next_response", "previous_response",
         "next_incident", "previous_incident", "down", "up", "first", "last", "half_down", "half_up", "copy", "help", "quit",
     }
 )  # fmt: skip
@@ -62,6 +62,7 @@ class DeskScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Header, body, footer, and the line that a terminal too small gets."""
         yield Static(id="header", markup=False)
+        yield Static(id="tabs", markup=False)
         yield Static(id="crumbs", markup=False)
         yield from self.compose_body()
         yield Static(id="footer", markup=False)
@@ -105,12 +106,16 @@ class DeskScreen(Screen[None]):
         app = self.console_app
         palette = self.palette
         self.query_one("#header", Static).update(header(app.desk, app.ledger_name, app.source.now_us(), width, palette))
+        self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
         self.query_one("#crumbs", Static).update(self.crumbs())
         self.query_one("#footer", Static).update(footer(hints_of(self.PLACE, BUILT), width, palette))
         self.draw_body(width)
 
     def action_desk(self, action: str) -> None:
         """One action of the table: the screen's own, the focused list's, or the app's."""
+        if action.startswith("go_"):
+            self.console_app.go(Place(action.removeprefix("go_")))
+            return
         own = getattr(self, f"do_{action}", None)
         if own is not None:
             own()

@@ -196,7 +196,12 @@ async def test_every_action_of_the_table_does_something_or_is_a_move(here):
         moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
         for place, screen in ((Place.INCIDENTS, app.screen), (Place.INCIDENT, IncidentScreen())):
             for action in actions_of(place, BUILT):
-                done = action.id in moves or hasattr(screen, f"do_{action.id}") or hasattr(app, f"do_{action.id}")
+                done = (
+                    action.id in moves
+                    or action.id.startswith("go_")
+                    or hasattr(screen, f"do_{action.id}")
+                    or hasattr(app, f"do_{action.id}")
+                )
                 assert done, action
 
 
