@@ -115,20 +115,12 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
         worker = event.worker
-        if worker.group != "reading" or event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
-            return
-        came = worker.result if event.state is WorkerState.SUCCESS else self._fault(worker.error)
-        if came is None:
+        if worker.group != "reading" or event.state is not WorkerState.SUCCESS or worker.result is None:
             return
         if worker.name == self.ledger_name:
-            self.take(came)
+            self.take(worker.result)
         elif worker.name in self._desks:
-            self._desks[worker.name] = self._desks[worker.name].offer(came)
-
-    def _fault(self, error: BaseException | None) -> Failure:
-        """A reading that could not even say what is wrong."""
-        what = f"reading failed: {type(error).__name__}: {error}"
-        return Failure(what, "check --ledger and its rights; this view goes on by itself", self.now_us())
+            self._desks[worker.name] = self._desks[worker.name].offer(worker.result)
 
     def take(self, reading: Snapshot | Failure) -> None:
         """Put a reading on the desk and draw it."""
