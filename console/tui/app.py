@@ -22,6 +22,7 @@ from console.core.desk import Desk
 from console.core.filter_language import FilterError
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
+from console.core.printable import printable
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.triage import TriageError
@@ -96,6 +97,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
 
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
+        self._open_wanted()
         if any(worker.group == "reading" and not worker.is_finished for worker in self.workers):
             return
         if time.monotonic() >= self._rest_until:
@@ -127,25 +129,35 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self.desk = self.desk.offer(reading)
         if isinstance(reading, Snapshot):
             self._end_silences(reading)
+            problem = reading.first_problem
+            if problem is not None:
+                self.say_once(
+                    f"{printable(problem.where)}: {printable(problem.what)}; next: {printable(problem.remedy)}"
+                )
         if self._replay and self.desk.shown is not None:
             self._replay = False
             self.attempt("replay")
-        if self._wanted is not None and self.desk.shown is not None:
-            (wanted, rid), self._wanted = self._wanted, None
-            if self.desk.incident_of(wanted) is None:
-                self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
-            else:
-                self.open_incident(wanted or "", rid)
+        self._open_wanted()
         self.redraw()
 
+    def _open_wanted(self) -> None:
+        """The incident that was asked for before the record was read; never over a line that is being written."""
+        if self._wanted is None or self.desk.shown is None or not isinstance(self.screen, DeskScreen):
+            return
+        (wanted, rid), self._wanted = self._wanted, None
+        if self.desk.incident_of(wanted) is None:
+            self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
+        else:
+            self.open_incident(wanted or "", rid)
+
     def _end_silences(self, reading: Snapshot) -> None:
+        """End what is over, and hear what others have said since."""
         try:
-            ended = self.book().end_silences(reading.incidents)
+            self.book().end_silences(reading.incidents)
         except (TriageError, OSError) as error:
             self.say_once(str(error))
             return
-        if ended:
-            self.listen()
+        self.listen()
 
     def redraw(self) -> None:
         """Draw the top screen."""

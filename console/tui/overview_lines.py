@@ -23,6 +23,7 @@ from console.tui.incident_lines import state_words
 from console.tui.line_list import Line
 from console.tui.lineage_lines import strip_lines
 from console.tui.lines import severity_text, verdict_text
+from console.tui.notices import nothing_left
 from console.tui.palette import Palette
 from forensics.rows import rows_of
 
@@ -33,8 +34,9 @@ def open_lines(figure: Overview, palette: Palette) -> list[Line]:
     """Incidents that nobody has acknowledged, gravest first, keyed by id."""
     lines = [Line(s.incident.id, _open_line(s, palette)) for s in figure.incidents[:MOST_OPEN]]
     if not lines:
-        words = "none open" + ("; ack'd or silenced: see 2" if len(figure.left.rows) else "")
-        return [Line(None, Text(words, style=palette.quiet, end=""))]
+        if not len(figure.left.rows):
+            return nothing_left(figure.left, palette)
+        return [Line(None, Text("none open; 2 lists what is acknowledged or silent", style=palette.quiet, end=""))]
     if len(figure.incidents) > MOST_OPEN:
         lines.append(Line(None, Text(f"… {MOST_OPEN} of {len(figure.incidents):,}", end="")))
     return lines
