@@ -165,10 +165,8 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             self.screen.draw()
 
     def redraw_header(self) -> None:
-        """Ages in the header move on although nothing else does."""
-        if isinstance(self.screen, DeskScreen) and (
-            self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None
-        ):
+        """Ages in the header move on although nothing else does; so does this machine's clock."""
+        if isinstance(self.screen, DeskScreen):
             self.screen.draw_frame()
 
     # Where one is
