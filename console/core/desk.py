@@ -54,9 +54,9 @@ class Desk:
         )
         return replace(self, view=view).on(Cue.OPEN)
 
-    def leave_incident(self) -> Desk:
-        """Back to the list."""
-        return replace(self, view=replace(self.view, place=Place.INCIDENTS, rid=None, page=None)).on(Cue.LEAVE)
+    def leave_incident(self, to: Place = Place.INCIDENTS) -> Desk:
+        """Back to where it was opened."""
+        return replace(self, view=replace(self.view, place=to, rid=None, page=None)).on(Cue.LEAVE)
 
     def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
         """Look at another response (its first page with it) or another page."""
@@ -73,6 +73,11 @@ class Desk:
     def is_remembered(self) -> bool:
         """Whether the picture is of an earlier opening: it has to say so, and how old it is."""
         return self.shown is None and self.remembered is not None
+
+    @property
+    def newer_rows(self) -> int:
+        """Rows that have come in while the view stood still."""
+        return self.newer.rollup.rows - self.shown.rollup.rows if self.newer and self.shown else 0
 
     def incident_of(self, incident_id: str | None) -> Incident | None:
         """An incident by its id."""

@@ -160,7 +160,7 @@ def _parted(around: str) -> tuple[str, str]:
 
 
 def length_us(text: str) -> int:
-    """Microseconds of `30s`, `2m`, `1h`. Raises BadRange."""
+    """Microseconds of a length such as 30s, 2m or 1h. Raises BadRange."""
     match = _LENGTH.fullmatch(text)
     if match is None:
         raise BadRange(f"{text!r} is no length of time; write 30s, 2m or 1h")

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from console.core.desk import Desk
 from console.core.printable import counted, printable
+from console.core.sheet import Shown
 from console.core.snapshot import Snapshot
+from console.tui.line_list import Line
 from console.tui.palette import Palette
 
 
@@ -31,8 +33,8 @@ class Notice:
         return block
 
 
-def notice(desk: Desk, ledger: Path) -> Notice | None:
-    """The notice that the desk deserves; None where there is something to show."""
+def absence(desk: Desk, ledger: Path) -> Notice | None:
+    """Why there is nothing of this ledger to show yet; None where there is."""
     quoted = shlex.quote(str(ledger))
     if desk.is_remembered and desk.failure is None:
         return None
@@ -42,7 +44,15 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
         return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
     if desk.shown is not None and desk.shown.empty:
         return _empty(desk.shown, quoted)
-    if desk.shown is not None and not desk.shown.incidents:
+    return None
+
+
+def notice(desk: Desk, ledger: Path) -> Notice | None:
+    """Why there is no incident to show; None where there is one."""
+    told, quoted = absence(desk, ledger), shlex.quote(str(ledger))
+    if told is not None or desk.shown is None:
+        return told
+    if not desk.shown.incidents:
         judged = counted(desk.shown.reads.responses.num_rows - desk.shown.judging, "response")
         return Notice(
             "No incident",
@@ -50,6 +60,17 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
             f"Next: forensics gaps --ledger {quoted} says what the record does not show.",
         )
     return None
+
+
+def nothing_left(left: Shown, palette: Palette) -> list[Line]:
+    """Why a table has no rows, and what brings them back."""
+    if left.hidden:
+        words = f"the filter hides all {left.hidden:,}: / changes it"
+    elif left.outside:
+        words = f"all {left.outside:,} are outside the range: z shows the whole record"
+    else:
+        words = "none in this record"
+    return [Line(None, Text(words, end="", style=palette.quiet))]
 
 
 def _empty(shown: Snapshot, quoted: str) -> Notice:
