@@ -24,7 +24,7 @@ from forensics.provenance import skew_us
 from forensics.results import gaps_table
 from forensics.shut_database import shut_database
 
-_MADE = re.compile(r"CREATE TEMP TABLE (\w+)")
+_MADE = re.compile(r"CREATE TEMP (TABLE|VIEW) (\w+)")
 _MENTIONED = re.compile(r"\$(\w+)")
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
@@ -116,22 +116,26 @@ def _run(
         for step in query.steps[:-1]:
             asked = _asked(step.sql, bound)
             this = (step.sql, tuple(sorted(asked.items())))
-            made = _MADE.findall(step.sql)
+            made = _made(step.sql)
             if not made or any(done.get(name) != this for name in made):
                 database.execute(_anew(step.sql), asked)
                 done.update(dict.fromkeys(made, this))
             if over.is_set():  # between two statements an interrupt stops nothing
                 raise duckdb.InterruptException("over time")
         last = query.steps[-1].sql
-        for name in _MADE.findall(last):
+        for name in _made(last):
             done.pop(name, None)
         return database.sql(_anew(last), params=_asked(last, bound)).to_arrow_table()
     finally:
         timer.cancel()
 
 
+def _made(sql: str) -> list[str]:
+    return [name for _, name in _MADE.findall(sql)]
+
+
 def _anew(sql: str) -> str:
-    return _MADE.sub(r"CREATE OR REPLACE TEMP TABLE \1", sql)
+    return _MADE.sub(r"CREATE OR REPLACE TEMP \1 \2", sql)
 
 
 def _asked(sql: str, bound: Mapping[str, Value]) -> dict[str, Value]:
