@@ -19,7 +19,7 @@ shared AS (
     SELECT t.worker, t.epoch, t.pool, t.page, t.req, n.req AS other_req, n.taken AS since, t.freed AS until, 'two owners' AS what
     FROM tenures AS t
     JOIN crowded AS c USING (area, page)
-    JOIN tenures AS n ON n.area = t.area AND n.page = t.page AND n.tag <> t.tag
+    JOIN tenures AS n ON n.area = t.area AND n.pool = t.pool AND n.page = t.page AND n.tag <> t.tag
          AND n.taken_seq > t.taken_seq AND n.taken_seq < coalesce(t.freed_seq, 9223372036854775807)
 ),
 twice AS (
