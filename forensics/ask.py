@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from engine.ledger.reader import read_ledger
@@ -47,14 +47,14 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
     values = bound(query, asked.given, tz, now)
     inside = window(asked.given.get("from"), asked.given.get("to"), tz, now)
     tell("reading the ledger")
-    ledger = read_ledger(path)
+    ledger = read_ledger(path, counted=partial(tell, "reading the ledger"))
 
     @cache
     def judge() -> ForeignReads:
         if judged is not None:
             return judged
-        tell("judging every response")
-        return foreign_reads(ledger, engine=asked.engine, window=inside if query.name == FOREIGN_READS else None)
+        judged_in = inside if query.name == FOREIGN_READS else None
+        return foreign_reads(ledger, engine=asked.engine, window=judged_in, tell=tell)
 
     if query.name == FOREIGN_READS:
         result = foreign_reads_result(ledger, judge(), all_rows=asked.all_rows, fail_on_exposed=asked.fail_on_exposed)
@@ -64,7 +64,7 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
         if query.judges:
             judge()
         tell(query.title.lower())
-        rows = run_query(query, ledger, values, judge, asked.limits)
+        rows = run_query(query, ledger, values, judge, asked.limits, partial(tell, query.title.lower()))
         result = library_result(query, ledger, rows, values, judge() if query.judges else None)
     by = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
     told = record_words(ledger, inside)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from forensics.ask import Asked, ask
 from forensics.catalogue import Query
+from forensics.progress import Tell, silent
 from forensics.results import EXIT_BROKEN, EXIT_OK, EXIT_UNKNOWN, Result
 
 NAME = "bound"
@@ -74,9 +75,9 @@ NEVER_SEEN = (
 )
 
 
-def bound(query: Query, path: Path, asked: Asked) -> Result:
+def bound(query: Query, path: Path, asked: Asked, tell: Tell = silent) -> Result:
     """The rows of the query and what they bound. Raises what `ask` raises."""
-    result = ask(query, path, asked)
+    result = ask(query, path, asked, tell=tell)
     counts, words = told(result.rows)
     broken = result.exit_code == EXIT_BROKEN
     code = EXIT_BROKEN if broken else EXIT_UNKNOWN if counts["most"] else EXIT_OK

@@ -167,8 +167,8 @@ def bound(
     if without is not None:
         parameters["without"] = ",".join(line.strip() for line in without if line.strip())
     try:
-        with stages():
-            result = bounds(_query(BOUND), ledger, Asked(parameters, tz))
+        with stages() as tell:
+            result = bounds(_query(BOUND), ledger, Asked(parameters, tz), tell)
     except (BadWindow, BadParameter, LedgerError) as error:
         raise Usage(str(error)) from error
     except QueryStopped as error:

@@ -6,6 +6,7 @@ Invariant: a response that the ledger does not know is an error, never an empty 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from engine.ledger.reader import read_ledger
@@ -27,8 +28,9 @@ class NoResponse(ValueError):
 
 def explain(rid: str, path: Path, asked: Asked, tell: Tell = silent) -> Result:
     """The chain of events behind the verdict of `rid`. Raises NoResponse, LedgerError, EnginesDisagree."""
-    tell("judging every response")
-    reads = foreign_reads(read_ledger(path), engine=asked.engine)
+    tell("reading the ledger")
+    evidence = read_ledger(path, counted=partial(tell, "reading the ledger"))
+    reads = foreign_reads(evidence, engine=asked.engine, tell=tell)
     known = {row["rid"]: row for row in rows_of(reads.responses)}
     if rid not in known:
         raise NoResponse(

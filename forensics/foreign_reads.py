@@ -7,23 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.ledger.reader import Ledger
 from forensics.evidence import Evidence, prepare
+from forensics.progress import Counted, Tell, silent
 from forensics.replay import run as run_replay
 from forensics.responses import counts, responses
 from forensics.rows import rows_of
 from forensics.sql_engine import run as run_sql
 from forensics.verdict import Verdict
 
-ENGINES: dict[str, tuple[Callable[[Evidence], pa.Table], ...]] = {
-    "duckdb": (run_sql,),
-    "replay": (run_replay,),
-    "both": (run_sql, run_replay),
-}
+ENGINES = {"duckdb": ("SQL",), "replay": ("replay",), "both": ("SQL", "replay")}
+_RUN: dict[str, Callable[[Evidence, Counted], pa.Table]] = {"SQL": run_sql, "replay": run_replay}
 
 
 class EnginesDisagree(Exception):
@@ -51,12 +50,15 @@ class ForeignReads:
     unattributed: int | None
 
 
-def foreign_reads(ledger: Ledger, *, engine: str = "both", window: Window | None = None) -> ForeignReads:
+def foreign_reads(
+    ledger: Ledger, *, engine: str = "both", window: Window | None = None, tell: Tell = silent
+) -> ForeignReads:
     """Judge every response of a ledger. Raises EnginesDisagree; ValueError for an unknown engine."""
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    tell("preparing the evidence")
     evidence = prepare(ledger)
-    results = [run(evidence) for run in ENGINES[engine]]
+    results = [_RUN[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
     for other in results[1:]:
         _compare(results[0], other)
     findings, judged = results[0], responses(evidence, results[0])

@@ -20,11 +20,12 @@ from engine.ledger.refs import expand_pages
 from forensics.catalogue import Query, QueryError
 from forensics.foreign_reads import ForeignReads
 from forensics.parameters import Value
+from forensics.progress import Counted, uncounted
 from forensics.provenance import skew_us
 from forensics.results import gaps_table
 from forensics.shut_database import shut_database
 
-_MADE = re.compile(r"CREATE TEMP TABLE (\w+)")
+_MADE = re.compile(r"CREATE TEMP (TABLE|VIEW) (\w+)")
 _MENTIONED = re.compile(r"\$(\w+)")
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
@@ -44,19 +45,26 @@ class Limits:
 
 
 def run_query(
-    query: Query, ledger: Ledger, values: Mapping[str, Value], judge: Callable[[], ForeignReads], limits: Limits
+    query: Query,
+    ledger: Ledger,
+    values: Mapping[str, Value],
+    judge: Callable[[], ForeignReads],
+    limits: Limits,
+    counted: Counted = uncounted,
 ) -> pa.Table:
     """The rows of `query`; `judge` is asked for verdicts only where it reads them. `$skew_us` is bound beside `values`.
 
+    `counted` hears how many of its statements are done.
+
     Raises QueryStopped; QueryError where the result is not what the query's front matter says.
     """
-    with asking(ledger, judge if query.judges else None, limits) as ask:
+    with asking(ledger, judge if query.judges else None, limits, counted) as ask:
         return ask(query, values)
 
 
 @contextmanager
 def asking(
-    ledger: Ledger, judge: Callable[[], ForeignReads] | None, limits: Limits
+    ledger: Ledger, judge: Callable[[], ForeignReads] | None, limits: Limits, counted: Counted = uncounted
 ) -> Iterator[Callable[[Query, Mapping[str, Value]], pa.Table]]:
     """Several queries of one ledger: what they share is loaded and computed once. Without `judge`, none that judges.
 
@@ -75,7 +83,7 @@ def asking(
 
         def ask(query: Query, values: Mapping[str, Value]) -> pa.Table:
             with _stopped(query.name, limits):
-                rows = _run(database, query, {**values, "skew_us": skew}, limits.timeout_s, done)
+                rows = _run(database, query, {**values, "skew_us": skew}, limits.timeout_s, done, counted)
             return _checked(query, _zoned(rows))
 
         yield ask
@@ -103,6 +111,7 @@ def _run(
     bound: Mapping[str, Value],
     timeout_s: float,
     done: dict[str, _Made],
+    counted: Counted,
 ) -> pa.Table:
     over = threading.Event()
 
@@ -113,25 +122,30 @@ def _run(
     timer = threading.Timer(timeout_s, stop)
     timer.start()
     try:
-        for step in query.steps[:-1]:
+        for number, step in enumerate(query.steps[:-1]):
+            counted(number, len(query.steps))
             asked = _asked(step.sql, bound)
             this = (step.sql, tuple(sorted(asked.items())))
-            made = _MADE.findall(step.sql)
+            made = _made(step.sql)
             if not made or any(done.get(name) != this for name in made):
                 database.execute(_anew(step.sql), asked)
                 done.update(dict.fromkeys(made, this))
             if over.is_set():  # between two statements an interrupt stops nothing
                 raise duckdb.InterruptException("over time")
         last = query.steps[-1].sql
-        for name in _MADE.findall(last):
+        for name in _made(last):
             done.pop(name, None)
         return database.sql(_anew(last), params=_asked(last, bound)).to_arrow_table()
     finally:
         timer.cancel()
 
 
+def _made(sql: str) -> list[str]:
+    return [name for _, name in _MADE.findall(sql)]
+
+
 def _anew(sql: str) -> str:
-    return _MADE.sub(r"CREATE OR REPLACE TEMP TABLE \1", sql)
+    return _MADE.sub(r"CREATE OR REPLACE TEMP \1 \2", sql)
 
 
 def _asked(sql: str, bound: Mapping[str, Value]) -> dict[str, Value]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forensics.evidence import Evidence
+from forensics.progress import Counted, uncounted
 from forensics.replay_alike import judged
 from forensics.replay_class import Classifier
 from forensics.replay_derived import derived, may_be_derived
@@ -26,7 +27,7 @@ from forensics.verdict import Kind, Proof
 OWN_ROWS_LOST = "own rows lost"
 
 
-def run(evidence: Evidence) -> pa.Table:
+def run(evidence: Evidence, counted: Counted = uncounted) -> pa.Table:
     """Findings of a ledger's evidence: FINDING_COLUMNS, one row per group, sorted."""
     facts = Facts(evidence)
     judge = Judge(facts, Classifier(facts))
@@ -34,7 +35,7 @@ def run(evidence: Evidence) -> pa.Table:
     lost = _of_incomplete_requests(facts)
     cleared = ordinary_reads(facts, timeline)
     closer = ~cleared.clean & ~lost
-    judgements = judged(facts, timeline, judge, closer)
+    judgements = judged(facts, timeline, judge, closer, counted)
     found = [finding for judgement in judgements for finding in judgement.found]
     found += _derived(facts, judge, cleared, judgements, found, lost)
     found += exposed(facts, timeline, judge)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from forensics.progress import Counted, uncounted
 from forensics.ranking import distinct, ranked
 from forensics.replay_facts import Facts, Ints
 from forensics.replay_findings import Found, Judge, Judgement
@@ -21,13 +22,18 @@ OF_THE_PAGE = frozenset({"read", "cell", "pos", "req_lo", "req_hi"})
 """Columns of a read that its judgement does not rest on where another owner's write lay on the page."""
 
 
-def judged(facts: Facts, timeline: Timeline, judge: Judge, closer: Mask) -> list[Judgement]:
-    """The judgements of the reads in `closer`, of which those that are alike are judged once."""
+def judged(
+    facts: Facts, timeline: Timeline, judge: Judge, closer: Mask, counted: Counted = uncounted
+) -> list[Judgement]:
+    """The judgements of the reads in `closer`, of which those that are alike are judged once; `counted` hears of each."""
     where = np.flatnonzero(closer)
     group = _alike(facts, timeline, where)
     _, first, of = np.unique(group, return_index=True, return_inverse=True)
     facts.remember_lives(facts.reads["tag"][where[first]], facts.page_of_cell[facts.reads["cell"][where[first]]])
-    of_first = [judge.judge(x) for x in facts.select_reads(where[first])]
+    of_first: list[Judgement] = []
+    for x in facts.select_reads(where[first]):
+        counted(len(of_first), len(first))
+        of_first.append(judge.judge(x))
     others = np.ones(len(where), bool)
     others[first] = False
     found = list(of_first)

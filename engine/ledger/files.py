@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ COMPARE = "compare with a copy or the last published root; do not edit it"
 class LedgerFiles:
     """Collects, file by file, the rows of a ledger and what is wrong with it."""
 
-    def __init__(self, path: Path, verify: bool) -> None:
+    def __init__(self, path: Path, verify: bool, counted: Callable[[int, int], None] | None) -> None:
         self.path = path
         self.parts: list[Part] = []
         self.problems: list[Problem] = []
@@ -47,6 +48,7 @@ class LedgerFiles:
         self.roots: dict[str, str] = {}
         self.read_files: set[Path] = set()
         self._verify = verify
+        self._counted = counted
 
     def read(self) -> None:
         """Read everything. Streams first: rows that are sealed meanwhile are then in the manifest at the latest."""
@@ -103,6 +105,7 @@ class LedgerFiles:
 
     def _manifests(self) -> None:
         listed: set[str] = set()
+        there = sum(1 for _ in self._segments()) if self._counted else 0
         for path in sorted((self.path / "manifest").glob("*.jsonl")):
             try:
                 content = read_manifest(path)
@@ -118,12 +121,17 @@ class LedgerFiles:
             for line in content.lines:
                 listed.add(line.path)
                 self._segment(path, line)
-        for path in sorted(self.path.glob("*/day=*/worker=*/*.parquet")):
+                if self._counted:
+                    self._counted(len(listed), max(there, len(listed)))
+        for path in sorted(self._segments()):
             name = path.relative_to(self.path)
             if name.parts[0] in TABLES and str(name) not in listed and not self._is_being_sealed(name):
                 what = "no manifest line names this segment; it was not read"
                 remedy = "left by a crash while sealing, or its line was removed; compare manifests"
                 self.tell("orphan", LOSS, path, what, remedy)
+
+    def _segments(self) -> Iterable[Path]:
+        return self.path.glob("*/day=*/worker=*/*.parquet")
 
     def _is_being_sealed(self, name: Path) -> bool:
         """Whether the segment's writer lives: its line may come at any moment, and its rows are in the stream."""

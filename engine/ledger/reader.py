@@ -7,6 +7,7 @@ all the same. Rows that stand in two places are one row.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,11 +66,14 @@ class Ledger:
     files_read: int = 0
 
 
-def read_ledger(path: Path | str, *, verify: bool = True) -> Ledger:
-    """Read a ledger; with `verify` every segment is hashed once. Raises LedgerError where there is no ledger."""
+def read_ledger(path: Path | str, *, verify: bool = True, counted: Callable[[int, int], None] | None = None) -> Ledger:
+    """Read a ledger; with `verify` every segment is hashed once. Raises LedgerError where there is no ledger.
+
+    `counted` hears, as they are read, how many segments are done and of how many.
+    """
     path = _ledger_in(Path(path))
     _check_directory(path)
-    files = LedgerFiles(path, verify)
+    files = LedgerFiles(path, verify, counted)
     files.read()
     tables = {}
     for table in TABLES:

@@ -9,18 +9,17 @@
 -- By the order of the worker, no clock.
 CREATE TEMP TABLE found_double_owners AS
 WITH ordered AS (
-    SELECT worker, epoch, pool, page, freed_seq,
-           lead(taken_seq) OVER (PARTITION BY worker, epoch, pool, page ORDER BY taken_seq) AS next_seq
+    SELECT area, page, freed_seq, lead(taken_seq) OVER (PARTITION BY area, page ORDER BY taken_seq) AS next_seq
     FROM tenures
 ),
 crowded AS (  -- pages of which some tenure had not ended when the next began
-    SELECT DISTINCT worker, epoch, pool, page FROM ordered WHERE next_seq < coalesce(freed_seq, 9223372036854775807)
+    SELECT DISTINCT area, page FROM ordered WHERE next_seq < coalesce(freed_seq, 9223372036854775807)
 ),
 shared AS (
     SELECT t.worker, t.epoch, t.pool, t.page, t.req, n.req AS other_req, n.taken AS since, t.freed AS until, 'two owners' AS what
     FROM tenures AS t
-    JOIN crowded AS c USING (worker, epoch, pool, page)
-    JOIN tenures AS n ON n.worker = t.worker AND n.epoch = t.epoch AND n.pool = t.pool AND n.page = t.page AND n.tag <> t.tag
+    JOIN crowded AS c USING (area, page)
+    JOIN tenures AS n ON n.area = t.area AND n.pool = t.pool AND n.page = t.page AND n.tag <> t.tag
          AND n.taken_seq > t.taken_seq AND n.taken_seq < coalesce(t.freed_seq, 9223372036854775807)
 ),
 twice AS (

@@ -16,17 +16,19 @@ written AS (
     SELECT worker, epoch, pool, tag, page, min(seq) AS first_seq, max(seq) AS last_seq, max(t) AS t
     FROM touched WHERE op = 'write' GROUP BY worker, epoch, pool, tag, page
 ),
-got AS (  -- what came from elsewhere was complete when it had landed
-    SELECT DISTINCT worker, epoch, pool, tag, page FROM touched WHERE op = 'receipt'
-    UNION
+got AS (  -- what came from elsewhere was complete when it had landed; of what is never posted nobody asks
+    SELECT worker, epoch, pool, tag, unnest(pages) AS page FROM page_rows AS r
+    WHERE op = 'receipt' AND EXISTS (
+        SELECT 1 FROM transfers AS p WHERE p.op = 'post' AND p.worker = r.worker AND p.epoch = r.epoch AND coalesce(p.src_pool, 'kv') = r.pool
+        AND p.src_tag = r.tag)
+    UNION ALL
     SELECT worker, epoch, coalesce(dst_pool, 'kv'), dst_tag, unnest(dst_pages) FROM transfers WHERE op = 'done' AND peer = worker
 ),
 early AS (
     SELECT p.*, w.t AS written
     FROM posted AS p
     LEFT JOIN written AS w USING (worker, epoch, pool, tag, page)
-    LEFT JOIN got AS g USING (worker, epoch, pool, tag, page)
-    WHERE g.page IS NULL
+    WHERE NOT EXISTS (SELECT 1 FROM got AS g WHERE g.worker = p.worker AND g.epoch = p.epoch AND g.pool = p.pool AND g.tag = p.tag AND g.page = p.page)
       AND (w.last_seq > p.seq
            OR (w.last_seq IS NULL AND NOT EXISTS (  -- a write that is not there may be among rows that are lost
                SELECT 1 FROM gaps AS m WHERE m.worker = p.worker AND m.epoch = p.epoch AND m."table" IN ('pages', 'transfers')

@@ -8,9 +8,18 @@
 -- step: found_late_writes
 -- A free before the writer had said that nothing is outstanding, or writes after it had said so. Whether anybody read the bytes is the verdicts' to say.
 CREATE TEMP TABLE found_late_writes AS
-WITH freed AS (
+WITH hurried AS (  -- of what was given back surely after its last write, no page can be late
+    SELECT DISTINCT f.lease
+    FROM page_rows AS f
+    JOIN handoffs AS h ON h.decode = f.worker AND h.decode_epoch = f.epoch AND h.pool = f.pool AND h.dst_tag = f.tag
+    WHERE f.op = 'free' AND h.last_done > f.t - to_microseconds($skew_us)
+),
+each_freed AS (
+    SELECT worker, epoch, pool, tag, unnest(pages) AS page, seq, t, cause FROM page_rows JOIN hurried USING (lease) WHERE op = 'free'
+),
+freed AS (
     SELECT worker, epoch, pool, tag, page, min(seq) AS seq, min(t) AS t, min(cause) AS cause
-    FROM touched WHERE op = 'free' GROUP BY worker, epoch, pool, tag, page
+    FROM each_freed GROUP BY worker, epoch, pool, tag, page
 ),
 written AS (
     SELECT x.xfer, coalesce(x.dst_pool, 'kv') AS pool, x.t AS done, unnest(x.dst_pages) AS page
