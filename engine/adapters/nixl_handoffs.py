@@ -8,13 +8,13 @@ is the reader's own, its source is left out.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from engine.adapters.block_tables import POOL, BlockTables, Life
-from engine.adapters.vllm_names import external_id
 from engine.adapters.vllm_transfer_params import block_ids
 from engine.ledger.recorder import Recorder
 
@@ -34,10 +34,10 @@ class Read:
 
 
 class NixlHandoffs:
-    """Handoffs of one worker, as prefill and as decode."""
+    """Handoffs of one worker, as prefill and as decode. `name`: the API's id of an engine's one."""
 
-    def __init__(self, recorder: Recorder, tables: BlockTables, one_rid: bool) -> None:
-        self._recorder, self._tables, self._one_rid = recorder, tables, one_rid
+    def __init__(self, recorder: Recorder, tables: BlockTables, one_rid: bool, name: Callable[[str], str]) -> None:
+        self._recorder, self._tables, self._one_rid, self._name = recorder, tables, one_rid, name
         self._reads: dict[str, Read] = {}
         self._leases: dict[str, int] = {}
 
@@ -65,7 +65,7 @@ class NixlHandoffs:
             "src_pages": None, "dst_pages": np.array(targets, np.int32), "dst_tag": life.tags[-1],
             "pos": len(life.pages) - len(targets), "n": min(len(theirs), len(targets)), "asked": len(targets),
         }  # fmt: skip
-        if self._one_rid or external_id(str(named)) == life.rid:
+        if self._one_rid or self._name(str(named)) == life.rid:
             row["src_pages"] = np.array(theirs[-len(targets) :], np.int32)
         self._reads[request_id] = Read(row, covered)
         self._recorder.record("transfers", "post", **row)

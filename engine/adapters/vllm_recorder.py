@@ -22,7 +22,7 @@ from engine.adapters.meter import Meter
 from engine.adapters.nixl_handoffs import NixlHandoffs
 from engine.adapters.notes import Notes
 from engine.adapters.observed import Observed
-from engine.adapters.vllm_names import external_id
+from engine.adapters.vllm_names import api_id
 from engine.adapters.vllm_passes import Passes
 from engine.adapters.vllm_settings import VllmSettings
 from engine.adapters.vllm_start import described
@@ -78,7 +78,7 @@ class VllmRecorder:
         recorder = Recorder(place.ledger, name, ordinal=place.first_ordinal, now_us=self._clock, digest_key=place.key)
         self._rows = LedgerRows(recorder, Notes(), found.page_tokens)
         self._tables = BlockTables(recorder, found.blocks, found.page_tokens)
-        self._handoffs = NixlHandoffs(recorder, self._tables, self._settings.one_rid)
+        self._handoffs = NixlHandoffs(recorder, self._tables, self._settings.one_rid, self._name)
         self._passes = Passes(recorder, self._tables)
         recorder.record("workers", "start", ordinal=place.first_ordinal, **found.start)
         recorder.record("workers", "config", pool=POOL, **found.config)
@@ -97,7 +97,7 @@ class VllmRecorder:
         if self.recorder is None or request.request_id in self._lives:
             return
         self._passes.close_run()
-        rid, who = external_id(request.request_id), self._identity(request)
+        rid, who = self._name(request.request_id), self._identity(request)
         columns = {"prompt_tokens": request.num_prompt_tokens, "tenant": who["tenant"], "adapter": who["adapter"]}
         self._rows.write(Observed(None, "requests", "receive", columns, rid))
         req = self._rows.request(rid)
@@ -338,6 +338,9 @@ class VllmRecorder:
             "salt_fp": keyed.number(salt) if keyed is not None and salt else None,
             "adapter": str(lora.lora_name) if lora is not None else None,
         }
+
+    def _name(self, request_id: str) -> str:
+        return api_id(request_id, self._settings.random_ids)
 
     def _key(self, block_hash: bytes) -> int:
         return self._keyed.number(block_hash.hex()) if self._keyed is not None else hash(block_hash) | 1

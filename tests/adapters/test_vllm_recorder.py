@@ -8,7 +8,7 @@ from engine.adapters.meter import Meter
 from engine.adapters.nixl_handoffs import xfer_of
 from engine.adapters.recorder_settings import Settings
 from engine.adapters.vllm_hooks import HOOKS
-from engine.adapters.vllm_names import external_id
+from engine.adapters.vllm_names import api_id
 from engine.adapters.vllm_plugin import start
 from engine.adapters.vllm_recorder import VllmRecorder
 from engine.adapters.vllm_settings import VllmSettings
@@ -192,6 +192,18 @@ def test_a_handoff_is_clean_and_its_source_was_held_for_it(site):
     ]  # fmt: skip
 
 
+def test_the_lease_says_which_life_of_prefill_was_read(site):
+    earlier = site.worker("kv_producer")
+    run(earlier, Request("old", range(60, 70)), steps=1)
+    site.recorders[0].close()
+    producer, consumer = pair(site)
+    params = prefill(producer, "a", range(8))
+    decode(consumer, "a", range(8), params)
+    producer.step(sent=["a"])
+    assert site.verdicts()["a"] == ("clean", "", [])
+    assert {row["epoch"] for row in rows(read_ledger(site.place), "transfers", "grant")} == {2}
+
+
 def test_a_decode_given_another_requests_blocks_and_those_who_find_them_are_named(site):
     producer, consumer = pair(site)
     params = prefill(producer, "donor", range(8))
@@ -284,5 +296,25 @@ def test_every_hook_has_its_handler_and_is_named_once():
     assert all(callable(getattr(VllmRecorder, hook.handler)) for hook in HOOKS)
 
 
-def test_a_name_keeps_what_the_api_gave(site):
-    assert external_id("cmpl-x-0-0123abcd") == "cmpl-x-0"
+@pytest.mark.parametrize(
+    ("internal", "name"),
+    [
+        ("cmpl-x-0-0123abcd", "cmpl-x-0"), ("chatcmpl-x-0123abcd", "chatcmpl-x"), ("chatcmpl-x-deadbeef-0123abcd", "chatcmpl-x-deadbeef"),
+        ("1_cmpl-x-0-0123abcd", "cmpl-x-0"), ("0_chatcmpl-x-0123abcd", "chatcmpl-x"), ("cmpl-7_x-0-0123abcd", "cmpl-7_x-0"),
+    ],
+)  # fmt: skip
+def test_the_engines_ids_are_told_by_the_apis(internal, name):
+    assert api_id(internal) == name
+
+
+def test_ids_without_random_digits_are_left_as_they_are():
+    assert api_id("chatcmpl-x-deadbeef", is_random=False) == "chatcmpl-x-deadbeef"
+
+
+def test_both_choices_of_a_request_are_its_own(site):
+    producer, consumer = pair(site)
+    params = prefill(producer, "cmpl-a-0-0000000a", range(8))
+    for choice in (0, 1):
+        decode(consumer, f"{choice}_cmpl-a-0-0000000b", range(8), params)
+    producer.step(sent=["cmpl-a-0-0000000a"])
+    assert site.verdicts()["cmpl-a-0"] == ("clean", "", [])
