@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-vllm samples-vllm lint campaign detectors system samples clean
+.PHONY: demo test test-vllm samples-vllm vllm-model lint campaign detectors system samples clean
 
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
@@ -16,6 +16,10 @@ test: system lint
 # The recorder in real vLLM servers, a prefill and a decode with NIXL between them; an environment of 4 GB of its own.
 test-vllm: .venv/test.installed .venv-vllm/installed
 	$(BIN)/pytest -m vllm tests/vllm
+
+# The checkpoint of those servers, for benchmarks/vllm_recorder.py: a model whose steps are as short as any.
+vllm-model: .venv/engine.installed
+	$(BIN)/python tests/vllm/hugging_face.py build/vllm-model
 
 # What those servers write, kept in sample_logs/.
 samples-vllm: .venv/test.installed .venv-vllm/installed

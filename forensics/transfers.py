@@ -6,6 +6,7 @@ have sent it changes nothing. What may have landed without one is a ghost.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,8 @@ class Transfers:
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
     leases: dict[tuple[str, int], WorkerKey] = field(default_factory=dict)
     """(worker, transfer) -> which epoch of it granted the pull."""
+    lent: dict[tuple[WorkerKey, int], dict[int, int]] = field(default_factory=dict)
+    """(worker, transfer) -> page -> tag, of what was granted to be pulled."""
     boundless: dict[tuple[WorkerKey, str], tuple[int, int]] = field(default_factory=dict)
     """(lo, hi] by pool in which something came from, or to, pages of which nobody knows the size."""
 
@@ -84,6 +87,9 @@ class Transfers:
                     self.drained.setdefault((key, row["xfer"]), row["seq"])
                 elif row["op"] == "grant" and row["dir"] == "pull":
                     self.leases.setdefault((key[0], row["xfer"]), key)
+                    if row["src_pages"] is not None and row["src_tag"] is not None:
+                        lent = self.lent.setdefault((key, row["xfer"]), {})
+                        lent.update(dict.fromkeys(row["src_pages"], row["src_tag"]))
 
     def landings(self) -> list[EventRun]:
         """Every landing, and a ghost for what may have landed."""
@@ -160,19 +166,18 @@ class Transfers:
     def _source_tags(self, source: Source | None, lists: Row, sources: Ints) -> Ints:
         """The tag of each source page; NOTHING where nobody knows it, in which case its content is not known.
 
-        A puller may not know the tags of what it reads. Then a page counts as read under the tag that it certainly had
-        before the read: whose it was by then, the source's own record says.
+        A puller may not know the tags of what it reads. Then a page counts as read under the tag under which it was
+        granted; one that was not, under the tag that it certainly had before the read: whose it was, the source says.
         """
         if source is None:
             return np.full(len(sources), NOTHING)
         if lists["src_tag"] is not None or lists["dir"] != "pull":
             return np.full(len(sources), source.tag)
-        worker, pool = self.workers[source.page[0]], source.page[1]
-        given: dict[int, int] = {}
-        for row in worker.pages:
-            if row["op"] in ("reserve", "append") and row["pool"] == pool and row["seq"] <= source.lo:
-                given |= dict.fromkeys(row["pages"] or (), row["tag"])
-        return np.array([given.get(page, NOTHING) for page in sources.tolist()], np.int64)
+        key, pool = source.page[0], source.page[1]
+        tags = dict(self.lent.get((key, lists["xfer"]), {}))
+        if wanted := set(sources.tolist()) - set(tags):
+            tags |= _given(self.workers[key], pool, wanted, source.lo)
+        return np.array([tags.get(page, NOTHING) for page in sources.tolist()], np.int64)
 
     def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""
@@ -232,3 +237,17 @@ class Transfers:
         for number in sorted(pages_hit(lists["dst_pages"], sizes[0], sizes[1]) - set(lists["dst_pages"])):
             page = (ends.target, pool, number)
             yield run_of(ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE))
+
+
+def _given(worker: WorkerRows, pool: str, pages: set[int], until: int) -> dict[int, int]:
+    """Page -> the tag that it had when row `until` of its worker was written, where no row that may say otherwise is lost."""
+    given: dict[int, Row] = {}
+    for row in worker.pages:
+        if row["op"] in ("reserve", "append") and row["pool"] == pool and row["seq"] <= until:
+            given |= dict.fromkeys(pages.intersection(row["pages"] or ()), row)
+    seqs = worker.seqs
+    return {
+        page: row["tag"]
+        for page, row in given.items()
+        if bisect_right(seqs, until) - bisect_right(seqs, row["seq"]) == until - row["seq"]
+    }

@@ -7,9 +7,12 @@ its own token id, so the text that a server returns shows, byte for byte, what i
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.checkpoint import ModelConfig, induction_llama, save_checkpoint
 from engine.tokenizer import VOCABULARY
@@ -61,3 +64,7 @@ def byte_alphabet() -> dict[int, str]:
     printing = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = (byte for byte in range(256) if byte not in printing)
     return {byte: chr(byte) for byte in printing} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+if __name__ == "__main__":
+    save_hugging_face(Path(sys.argv[1]))
