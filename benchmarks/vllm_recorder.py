@@ -2,7 +2,8 @@
 
 `.venv-vllm/bin/python benchmarks/vllm_recorder.py MODEL [--batch 8] [--tokens 160] [--runs 6]`; `MODEL`: a checkpoint's
 directory. The engine runs in this process. The same work is done several times, and of every step the best time counts:
-what other processes of the machine take from a step is in none of them. `make vllm-model` writes a checkpoint.
+what other processes of the machine take from a step is in none of them. `make vllm-model` writes a
+checkpoint; a directory without weights is served with random ones.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main() -> None:
 
         engine = LLM(
             given.model, max_model_len=1024, enforce_eager=True, block_size=32, num_gpu_blocks_override=512, dtype="float32",
-            max_num_seqs=given.batch,
+            max_num_seqs=given.batch, load_format="auto" if any(Path(given.model).glob("*.safetensors")) else "dummy",
         ).llm_engine  # fmt: skip
         sampling = SamplingParams(temperature=0, max_tokens=given.tokens, ignore_eos=True)
         drain = drain_clock("bench")

@@ -41,23 +41,23 @@ class Passes:
             life.skipped = False
             self._skipped -= 1
 
-    def note(self, work: Work, since_seq: int, start_us: int, end_us: int) -> None:
-        """A pass has run that was handed over at `start_us`, when `since_seq` was the last seq; it ended at `end_us`."""
+    def note(self, decoding: list[Life], others: Work, since_seq: int, start_us: int, end_us: int) -> None:
+        """A pass has run that was handed over at `start_us`, when `since_seq` was the last seq; it ended at `end_us`.
+
+        `others`: all but those that decode and have had a token before.
+        """
         since, start = max(since_seq, self._after), max(start_us, self._ended_us)
-        decoding = [life for life, _, _ in work if life.decoding]
         if self._skipped or len(decoding) != len(self._decoding):
             since = max(since, self._skip(decoding))
         if decoding:
             self._decode(decoding, since, start, end_us)
-        chunks = [(life, count) for life, count, _ in work if not life.decoding]
-        if chunks:
+        if others:
             self._runs.close()
-            self._compute(chunks, since, start, end_us)
-        for life, _, has_token in work:
-            if has_token:
+            if chunks := [(life, count) for life, count, _ in others if not life.decoding]:
+                self._compute(chunks, since, start, end_us)
+            for life in (life for life, _, has_token in others if has_token):
                 life.last_us = end_us
                 if not life.has_token:
-                    self._runs.close()
                     life.has_token = True
                     self._recorder.record("requests", "first_token", req=life.req)
         self._after, self._ended_us = self._recorder.seq, end_us
@@ -66,6 +66,7 @@ class Passes:
         self._runs.note("decode", tuple(life.req for life in lives), since, start, end)
         size = self._tables.page_tokens
         for life in lives:
+            life.last_us = end
             life.computed += 1
             if life.computed % size == 0:
                 index = life.computed // size - 1

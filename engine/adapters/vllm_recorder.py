@@ -155,21 +155,21 @@ class VllmRecorder:
         if recorder is None:
             return
         since, start = self._begun.popleft() if self._begun else (recorder.seq, self._clock())
-        now, counts, sampled = (
-            self._clock(),
-            scheduler_output.num_scheduled_tokens,
-            model_runner_output.sampled_token_ids,
-        )
+        now, counts = self._clock(), scheduler_output.num_scheduled_tokens
+        sampled, places = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
         if counts:
             if scheduler_output.scheduled_spec_decode_tokens:
                 recorder.miss("pages", POOL)
-            places = model_runner_output.req_id_to_index
-            work = [
-                (life, count, bool(sampled and sampled[places[request_id]]))
-                for request_id, count in counts.items()
-                if (life := self._lives.get(request_id)) is not None and life.pages and not life.ended
-            ]
-            self._passes.note(work, since, start, now)
+            decoding, others = [], []
+            for request_id, count in counts.items():
+                life = self._lives.get(request_id)
+                if life is None or life.ended or not life.pages:
+                    continue
+                if life.decoding:
+                    decoding.append(life)
+                if not (life.decoding and life.has_token):
+                    others.append((life, count, bool(sampled and sampled[places[request_id]])))
+            self._passes.note(decoding, others, since, start, now)
         if now - self._told_us >= TOLD_EVERY_US:
             self._tell(owner, now)
 
