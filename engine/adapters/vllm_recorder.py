@@ -32,6 +32,9 @@ log = logging.getLogger("kv_witness")
 TOLD_EVERY_US = 10_000_000
 """How often the recorder tells that it lives and what it costs."""
 
+MOST_UNDER_WAY = 64
+"""Bound on passes that are handed over and have not come back."""
+
 
 def now_us() -> int:
     """The clock of this host, microseconds UTC."""
@@ -54,9 +57,9 @@ class VllmRecorder:
         self._handoffs: NixlHandoffs
         self._passes: Passes
         self._filing: list[tuple[Life, list[int], list[int], int]] = []
-        self._begun: deque[tuple[int, int]] = (
-            deque()
-        )  # of passes under way: the last seq and the time when they were handed over
+        self._begun: deque[tuple[int, int]] = deque(
+            maxlen=MOST_UNDER_WAY
+        )  # last seq and time when a pass was handed over
         self._told_us = 0
         self._is_followed = True
 
@@ -311,7 +314,8 @@ class VllmRecorder:
 
     def _flush_filing(self) -> None:
         for life, pages, keys, pos in self._filing:
-            self._tables.file(life, pages, keys, pos)
+            if set(pages) <= set(life.pages):  # else it was preempted before a pass had them
+                self._tables.file(life, pages, keys, pos)
         self._filing.clear()
 
     def _release(self, request: Any, life: Life, pages: list[int]) -> None:

@@ -148,6 +148,16 @@ def test_two_requests_of_one_pass_share_what_it_writes(site):
     assert site.verdicts() == {"a": ("clean", "", []), "b": ("clean", "", [])}
 
 
+def test_blocks_filed_for_a_pass_that_never_came_stand_in_no_cache_row(site):
+    scheduler = site.worker()
+    request, pool = Request("preempted", range(10)), scheduler.kv_cache_manager.block_pool
+    scheduler.add_request(request)
+    pool.cache_full_blocks(request, [pool.get_new_block(), pool.get_new_block()], 0, 2, PAGE, 0)
+    scheduler.waiting.remove(request)
+    run(scheduler, Request("b", range(50, 60)))
+    assert {row["req"] for row in rows(site.close(), "cache", "insert")} == {2}
+
+
 def test_blocks_of_a_small_pool_go_from_request_to_request(site):
     scheduler = site.worker(blocks=7)
     for i in range(6):
