@@ -19,7 +19,8 @@ from engine.adapters.vllm_hooks import HOOKS
 from engine.adapters.vllm_recorder import VllmRecorder
 from engine.adapters.vllm_settings import VllmSettings
 
-log = logging.getLogger("kv_witness")
+log = logging.getLogger("vllm.kv_witness")
+"""Below the one logger that vLLM sets up: elsewhere its processes show no words but warnings."""
 
 
 def register() -> None:
