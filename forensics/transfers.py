@@ -6,6 +6,7 @@ have sent it changes nothing. What may have landed without one is a ghost.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from forensics.geometry import SIZE, flaw_of, pages_hit
 from forensics.loss import PoolGhost
 from forensics.lost_transfers import LostTransfers
 from forensics.order import INF, NOTHING, Order
-from forensics.rows import Row, WorkerKey, WorkerRows, as_ints
+from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 from forensics.transfer_batches import Batch, batches
 
 OTHER_SIZE = "page geometry differs"
@@ -43,6 +44,10 @@ class Transfers:
     lost: LostTransfers
     by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
+    leases: dict[tuple[str, int], WorkerKey] = field(default_factory=dict)
+    """(worker, transfer) -> which epoch of it granted the pull."""
+    lent: dict[tuple[WorkerKey, int], dict[int, int]] = field(default_factory=dict)
+    """(worker, transfer) -> page -> tag, of what was granted to be pulled."""
     boundless: dict[tuple[WorkerKey, str], tuple[int, int]] = field(default_factory=dict)
     """(lo, hi] by pool in which something came from, or to, pages of which nobody knows the size."""
 
@@ -53,6 +58,11 @@ class Transfers:
             for row in worker.transfers:
                 if row["op"] == "ack" and row["status"] == "sent" and row["outstanding"] == 0:
                     self.drained.setdefault((key, row["xfer"]), row["seq"])
+                elif row["op"] == "grant" and row["dir"] == "pull":
+                    self.leases.setdefault((key[0], row["xfer"]), key)
+                    if row["src_pages"] is not None and row["src_tag"] is not None:
+                        lent = self.lent.setdefault((key, row["xfer"]), {})
+                        lent.update(dict.fromkeys(row["src_pages"], row["src_tag"]))
 
     def landings(self) -> list[EventRun]:
         """Every landing, and a ghost for what may have landed."""
@@ -72,6 +82,8 @@ class Transfers:
             parts = split_tag(far_tag)
             far = self.by_place.get((parts.ordinal, parts.epoch), (row["peer"], parts.epoch))
             far = far if far[0] == row["peer"] else (row["peer"], parts.epoch)
+        elif row["dir"] == "pull":
+            far = self.leases.get((row["peer"], row["xfer"]), far)
         return Ends(mover, far, mover) if row["dir"] == "pull" else Ends(mover, mover, far)
 
     def _events(self, batch: Batch) -> Iterator[EventRun]:
@@ -100,18 +112,21 @@ class Transfers:
         authority, measured = self._authority(ends), end if end["digests"] else lists
         many = frozenset(page for tag, page in self.collisions.pages if tag == lists["dst_tag"])
         source, sources = self._source(batch, ends, lists), as_ints(lists["src_pages"])
+        tags = self._source_tags(source, lists, sources)
         for span in target.spans(lists["dst_pool"], lists["dst_pages"], lists):
             event = ContentEvent(
                 (ends.target, lists["dst_pool"], -1), "landing", span.tok_lo, span.tok_hi, *window, t_lo, t_hi,
                 None, lists["dst_tag"], part, parts, batch.mover, batch.post["seq"] if batch.post else None, end["seq"],
                 pos=lists["pos"], authority=authority, flaw=flaw, acked=acked, collided=collided,
             )  # fmt: skip
-            known = span.index < len(sources) if source is not None else np.zeros(len(span.index), bool)
-            if known.any():
-                pages, index = span.pages[known], span.index[known]
-                yield EventRun(replace(event, source=source), pages, index, measured["digests"], sources, many)
-            if not known.all():
-                yield EventRun(event, span.pages[~known], span.index[~known], measured["digests"], None, many)
+            tag_at = np.full(len(span.index), NOTHING)
+            told = span.index < len(tags)
+            tag_at[told] = tags[span.index[told]]
+            for tag in np.unique(tag_at).tolist():
+                here = tag_at == tag
+                come = event if source is None or tag == NOTHING else replace(event, source=replace(source, tag=tag))
+                listed = None if come is event else sources
+                yield EventRun(come, span.pages[here], span.index[here], measured["digests"], listed, many)
 
     def _source(self, batch: Batch, ends: Ends, lists: Row) -> Source | None:
         if lists["src_pages"] is None or ends.source not in self.workers:
@@ -120,6 +135,22 @@ class Transfers:
         return Source(
             (ends.source, lists["src_pool"], -1), lo, hi, lists["src_tag"] or 0, *self._surely(batch, ends.source)
         )
+
+    def _source_tags(self, source: Source | None, lists: Row, sources: Ints) -> Ints:
+        """The tag of each source page; NOTHING where nobody knows it, in which case its content is not known.
+
+        A puller may not know the tags of what it reads. Then a page counts as read under the tag under which it was
+        granted; one that was not, under the tag that it certainly had before the read: whose it was, the source says.
+        """
+        if source is None:
+            return np.full(len(sources), NOTHING)
+        if lists["src_tag"] is not None or lists["dir"] != "pull":
+            return np.full(len(sources), source.tag)
+        key, pool = source.page[0], source.page[1]
+        tags = dict(self.lent.get((key, lists["xfer"]), {}))
+        if wanted := set(sources.tolist()) - set(tags):
+            tags |= _given(self.workers[key], pool, wanted, source.lo)
+        return np.array([tags.get(page, NOTHING) for page in sources.tolist()], np.int64)
 
     def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""
@@ -188,3 +219,17 @@ class Transfers:
         for number in sorted(pages_hit(lists["dst_pages"], sizes[0], sizes[1]) - set(lists["dst_pages"])):
             page = (ends.target, pool, number)
             yield run_of(ContentEvent(page, "ghost", 0, target.unit(pool), lo, hi, reason=OTHER_SIZE))
+
+
+def _given(worker: WorkerRows, pool: str, pages: set[int], until: int) -> dict[int, int]:
+    """Page -> the tag that it had when row `until` of its worker was written, where no row that may say otherwise is lost."""
+    given: dict[int, Row] = {}
+    for row in worker.pages:
+        if row["op"] in ("reserve", "append") and row["pool"] == pool and row["seq"] <= until:
+            given |= dict.fromkeys(pages.intersection(row["pages"] or ()), row)
+    seqs = worker.seqs
+    return {
+        page: row["tag"]
+        for page, row in given.items()
+        if bisect_right(seqs, until) - bisect_right(seqs, row["seq"]) == until - row["seq"]
+    }

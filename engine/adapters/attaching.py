@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.adapters.sglang_hooks import BEFORE, Hook
+from engine.adapters.hooks import BEFORE, Hook
 
 log = logging.getLogger("kv_witness")
 MOST_WARNINGS = 3
@@ -76,14 +76,20 @@ def guarded(hook: Hook, handlers: Recording, signature: inspect.Signature) -> Ca
     """The handler as the registry calls it: BEFORE gets the arguments, AFTER the result before them. Returns None."""
     handle = getattr(handlers, hook.handler)
     warnings = [MOST_WARNINGS]
+    shift = 0 if hook.kind == BEFORE else 1
+    named = [("owner" if name == "self" else name, *_place(signature, name)) for name in hook.needs]
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
-            result, given = (None, args) if hook.kind == BEFORE else (args[0], args[1:])
-            bound = signature.bind(*given, **kwargs)
-            bound.apply_defaults()
-            said = {name: bound.arguments[name] for name in hook.needs}
-            handle(**{("owner" if name == "self" else name): value for name, value in said.items()}, result=result)
+            count = len(args) - shift
+            said = {
+                ours: args[place + shift] if place < count else kwargs.get(name, default)
+                for ours, name, place, default in named
+            }
+            for ours, value in said.items():
+                if value is inspect.Parameter.empty:
+                    raise TypeError(f"called without {ours}")
+            handle(**said, result=args[0] if shift else None)
         except Exception as error:
             if warnings[0]:
                 warnings[0] -= 1
@@ -94,3 +100,11 @@ def guarded(hook: Hook, handlers: Recording, signature: inspect.Signature) -> Ca
                 log.debug("KV Witness: a failure could not be recorded", exc_info=True)
 
     return call
+
+
+def _place(signature: inspect.Signature, name: str) -> tuple[str, int, Any]:
+    """(name, place among the positional arguments, default) of a parameter; a place beyond all where it has none."""
+    parameter = signature.parameters[name]
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        return name, 1 << 30, parameter.default
+    return name, list(signature.parameters).index(name), parameter.default

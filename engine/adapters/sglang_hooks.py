@@ -1,74 +1,53 @@
 """Where the SGLang recorder attaches: functions of SGLang 0.5.20 to 0.5.23, what they must take, what they give.
 
-Invariant: a hook reads what the engine already holds on the host (page lists as arrays, lengths, rooms). None asks the
-device for anything, none changes an argument or a result.
+Invariant: page lists are taken only where the engine holds them as arrays on the host.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
-BEFORE, AFTER = "BEFORE", "AFTER"
+from engine.adapters.hooks import AFTER, BEFORE, Hook
+
 ROOT = "sglang.srt."
-
-
-@dataclass(frozen=True)
-class Hook:
-    """One function. `needs`: parameters by name that the handler reads; `table`: whose rows are missed without it.
-
-    `backend`: the transfer backend that it belongs to, None = all. `since`: the first version that has it.
-    """
-
-    handler: str
-    path: str
-    kind: str
-    needs: tuple[str, ...]
-    table: str
-    backend: str | None = None
-    since: str = "0.5.20"
-
-    @property
-    def target(self) -> str:
-        """Its dotted name."""
-        return ROOT + self.path
-
+_at = partial(Hook, since="0.5.20", root=ROOT)
 
 _DECODE, _COMMON = "disaggregation.decode.", "disaggregation.common.conn."
 
 HOOKS: tuple[Hook, ...] = (
-    Hook("begin", "managers.scheduler.Scheduler.__init__", AFTER, ("self",), "workers"),
-    Hook("received", "disaggregation.prefill.PrefillBootstrapQueue.add", AFTER, ("self", "req"), "requests"),
-    Hook("received", _DECODE + "DecodePreallocQueue.add", AFTER, ("self", "req"), "requests"),
-    Hook(
+    _at("begin", "managers.scheduler.Scheduler.__init__", AFTER, ("self",), "workers"),
+    _at("received", "disaggregation.prefill.PrefillBootstrapQueue.add", AFTER, ("self", "req"), "requests"),
+    _at("received", _DECODE + "DecodePreallocQueue.add", AFTER, ("self", "req"), "requests"),
+    _at(
         "rejected", "managers.schedule_batch.Req.set_finish_with_abort", BEFORE, ("self", "error_msg", "status_code"), "requests"
     ),
-    Hook("aborted", "disaggregation.utils.prepare_abort", BEFORE, ("req", "error_message", "status_code"), "requests"),
-    Hook(
+    _at("aborted", "disaggregation.utils.prepare_abort", BEFORE, ("req", "error_message", "status_code"), "requests"),
+    _at(
         "granted", "disaggregation.mooncake.conn.MooncakeKVReceiver.send_metadata", AFTER, ("self", "kv_indices"), "transfers",
         "mooncake",
     ),
-    Hook("granted", "disaggregation.nixl.conn.NixlKVReceiver.send_metadata", AFTER, ("self", "kv_indices"), "transfers", "nixl"),
-    Hook(
+    _at("granted", "disaggregation.nixl.conn.NixlKVReceiver.send_metadata", AFTER, ("self", "kv_indices"), "transfers", "nixl"),
+    _at(
         "posted", "disaggregation.mooncake.conn.MooncakeKVManager.add_transfer_request", BEFORE,
         ("self", "bootstrap_room", "kv_indices", "index_slice", "is_last_chunk"), "transfers", "mooncake",
     ),
-    Hook(
+    _at(
         "posted", "disaggregation.nixl.conn.NixlKVManager.add_transfer_request", BEFORE,
         ("self", "bootstrap_room", "kv_indices", "index_slice"), "transfers", "nixl",
     ),
-    Hook("concluded", _COMMON + "CommonKVManager.conclude_transfer", AFTER, ("self", "bootstrap_room", "status"), "transfers"),
-    Hook("committed", _DECODE + "DecodeTransferQueue._commit_transfer_to_req", AFTER, ("self", "decode_req"), "requests"),
-    Hook("abort_sent", _COMMON + "CommonKVReceiver._send_abort_notification", AFTER, ("self",), "transfers"),
-    Hook("drained", _COMMON + "CommonKVManager.note_abort_ack", AFTER, ("self", "bootstrap_room", "prefill_rank"), "transfers"),
-    Hook("held", _DECODE + "DecodeTransferQueue._defer_release", AFTER, ("self", "decode_req"), "pages"),
-    Hook("let_go", _DECODE + "DecodeTransferQueue._do_release", BEFORE, ("self", "decode_req", "idx"), "transfers"),
-    Hook("released", "mem_cache.common.release_kv_cache", BEFORE, ("req", "tree_cache"), "pages"),
-    Hook("ran", "managers.scheduler.Scheduler.run_batch", BEFORE, ("self", "batch"), "pages"),
-    Hook(
+    _at("concluded", _COMMON + "CommonKVManager.conclude_transfer", AFTER, ("self", "bootstrap_room", "status"), "transfers"),
+    _at("committed", _DECODE + "DecodeTransferQueue._commit_transfer_to_req", AFTER, ("self", "decode_req"), "requests"),
+    _at("abort_sent", _COMMON + "CommonKVReceiver._send_abort_notification", AFTER, ("self",), "transfers"),
+    _at("drained", _COMMON + "CommonKVManager.note_abort_ack", AFTER, ("self", "bootstrap_room", "prefill_rank"), "transfers"),
+    _at("held", _DECODE + "DecodeTransferQueue._defer_release", AFTER, ("self", "decode_req"), "pages"),
+    _at("let_go", _DECODE + "DecodeTransferQueue._do_release", BEFORE, ("self", "decode_req", "idx"), "transfers"),
+    _at("released", "mem_cache.common.release_kv_cache", BEFORE, ("req", "tree_cache"), "pages"),
+    _at("ran", "managers.scheduler.Scheduler.run_batch", BEFORE, ("self", "batch"), "pages"),
+    _at(
         "streamed", "managers.scheduler_components.output_streamer.SchedulerOutputStreamer.stream_output", AFTER,
         ("self", "reqs"), "requests",
     ),
-    Hook(
+    _at(
         "mismatched", _DECODE + "SchedulerDisaggregationDecodeMixin._handle_kv_checksum_mismatch", BEFORE, ("self", "req", "msg"),
         "checks", since="0.5.21",
     ),

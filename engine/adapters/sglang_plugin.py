@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.adapters.attaching import Attached, attach
+from engine.adapters.recorder_settings import Settings
 from engine.adapters.sglang_hooks import HOOKS
 from engine.adapters.sglang_recorder import SglangRecorder
-from engine.adapters.sglang_settings import Settings
 
 log = logging.getLogger("kv_witness")
 RANKS = ("dp_rank", "pp_rank", "pp_size", "tp_rank", "tp_size")

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.adapters.hooks import Hook
 from engine.adapters.keyed import Keyed
 from engine.adapters.ledger_rows import LedgerRows
 from engine.adapters.notes import Notes
 from engine.adapters.observed import Observed
-from engine.adapters.sglang_hooks import Hook
-from engine.adapters.sglang_settings import Settings
+from engine.adapters.recorder_settings import Settings
 from engine.ledger.recorder import Recorder
 
 FAILED, SUCCESS = 0, 4  # KVPoll

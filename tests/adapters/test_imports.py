@@ -29,7 +29,8 @@ def test_an_adapter_imports_the_ledger_the_adapters_and_little_else(path):
         )
 
 
-def test_the_recorder_reads_no_event_streams_and_so_loads_no_zmq():
-    loads = "import engine.adapters.sglang_plugin, sys; print({'zmq', 'msgpack', 'torch', 'duckdb'} & set(sys.modules))"
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_recorder_reads_no_event_streams_and_so_loads_no_zmq(engine):
+    loads = f"import engine.adapters.{engine}_plugin, sys; print({{'zmq', 'msgpack', 'torch', 'duckdb'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert done.stdout.strip() == "set()"

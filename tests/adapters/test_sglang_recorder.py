@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from sglang_stand_in import FAILED, SUCCESS, Reason, StandIn, pages
 
 from engine.adapters.attaching import attach
+from engine.adapters.recorder_settings import Settings
 from engine.adapters.sglang_hooks import HOOKS
 from engine.adapters.sglang_plugin import ranks_of, register
 from engine.adapters.sglang_recorder import SglangRecorder
-from engine.adapters.sglang_settings import Settings
 from engine.ledger.reader import read_ledger
 from forensics.cli import cli
 from forensics.foreign_reads import foreign_reads

@@ -9,10 +9,10 @@ import sglang_stand_in
 from wheel_signatures import PAGE, VERSIONS, NoWheels, page, parameters, wheels
 
 from engine.adapters.attaching import attach
+from engine.adapters.recorder_settings import Settings
 from engine.adapters.sglang_hooks import HOOKS
 from engine.adapters.sglang_plugin import ranks_of
 from engine.adapters.sglang_recorder import SglangRecorder
-from engine.adapters.sglang_settings import Settings
 from engine.ledger.reader import read_ledger
 
 pytestmark = pytest.mark.wheels

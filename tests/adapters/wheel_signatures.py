@@ -14,7 +14,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from engine.adapters.sglang_hooks import HOOKS, ROOT, Hook  # noqa: E402
+from engine.adapters.hooks import Hook  # noqa: E402
+from engine.adapters.sglang_hooks import HOOKS, ROOT  # noqa: E402
 
 VERSIONS = ("0.5.20", "0.5.21", "0.5.22", "0.5.23")
 CACHE = REPOSITORY / "build" / "sglang-wheels"

@@ -223,6 +223,47 @@ def _(site: Site) -> None:
     pull.read()
 
 
+@scene(SCENES, "pull-by-a-reader-that-knows-no-tags", victim=CLEAN)
+def _(site: Site) -> None:
+    pull = Pull(site)
+    pull.row["src_tag"] = None
+    pull.post()
+    pull.done()
+    pull.ack()
+    pull.free("drained")
+    pull.read()
+
+
+@scene(
+    SCENES,
+    "pull-of-anothers-pages-by-a-reader-that-knows-no-tags",
+    donor=CLEAN,
+    victim=(CONTAMINATED, "mechanism unknown"),
+)
+def _(site: Site) -> None:
+    donor = site.prefill.receive("donor", "t-donor")
+    site.prefill.fill("kv", donor, [21, 22])
+    pull = Pull(site)
+    pull.row |= {"src_tag": None, "src_pages": [21, 22]}
+    pull.post()
+    pull.done()
+    pull.ack()
+    pull.free("drained")
+    site.prefill.end(donor)
+    pull.read()
+
+
+@scene(SCENES, "pull-of-pages-that-nobody-was-known-to-have", victim=("unknown", ""))
+def _(site: Site) -> None:
+    pull = Pull(site)
+    pull.row |= {"src_tag": None, "src_pages": [41, 42]}
+    pull.post()
+    pull.done()
+    pull.ack()
+    pull.free("drained")
+    pull.read()
+
+
 @scene(SCENES, "m5-lease-expired-and-the-source-was-rewritten", thief=CLEAN, victim=(CONTAMINATED, "M5"))
 def _(site: Site) -> None:
     pull = Pull(site)
