@@ -17,6 +17,7 @@ from console.core.judging import Judging
 from console.core.library_rows import library_rows
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
+from console.core.page_marks import PoolMarks, pool_marks
 from console.core.readings import Reading, readings_of
 from console.core.rollup import Rollup, rollup_of
 from engine.ledger.reader import Ledger, Problem
@@ -170,6 +171,16 @@ class Snapshot:
         if (key, pool) not in self._lives:
             self._lives[key, pool] = pool_lives(self.workers[key], pool)
         return self._lives[key, pool]
+
+    @cached_property
+    def _marks(self) -> dict[tuple[WorkerKey, str], PoolMarks]:
+        return {}
+
+    def marks(self, key: WorkerKey, pool: str) -> PoolMarks:
+        """Foreign reads and late writes of one pool."""
+        if (key, pool) not in self._marks:
+            self._marks[key, pool] = pool_marks(self, key, pool)
+        return self._marks[key, pool]
 
     def rid_of(self, key: WorkerKey, req: int | None) -> str | None:
         """The rid of a worker's request; None where its `receive` is lost."""

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from console.core.marks import OTHER_COLOUR, OWNER_COLOURS
-from console.core.page_map import FIRST_NAMED, FOREIGN_READ, LATE_WRITE, Marker, PageMap, Tenure
+from console.core.page_map import FIRST_NAMED, PageMap, Tenure
+from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
 from console.core.printable import printable
 from console.core.snapshot import Snapshot
 
