@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 64
 ENGINES = ("auto", "both", "replay", "duckdb")
+THEMES = ("dark", "light", "contrast", "ansi", "plain")
 
 
 class Usage(click.ClickException):
@@ -29,6 +30,10 @@ class Usage(click.ClickException):
 
 
 _LEDGER = click.option("--ledger", type=click.Path(path_type=Path), help="The ledger directory, live or finished.")
+_LEDGERS = click.option(
+    "--ledger", "ledgers", type=click.Path(path_type=Path), multiple=True,
+    help="A ledger directory, live or finished. More of them may be given; :ledger NAME changes between them.",
+)  # fmt: skip
 _ENGINE = click.option(
     "--engine",
     type=click.Choice(ENGINES),
@@ -46,22 +51,30 @@ _CACHE = click.option(
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@_LEDGER
+@_LEDGERS
 @_ENGINE
 @_CACHE
 @click.option("--incident", help="Open this incident at once.")
 @click.option(
     "--view", "link", help="Open this view: an address as `y` copies it, such as /incidents?q=severity:critical."
 )
-@click.option("--plain", is_flag=True, help="Print lines of plain words instead of screens.")
+@click.option(
+    "--saved", metavar="NAME", help="Open this saved view; without it, the one named default if there is one."
+)
+@click.option("--replay", is_flag=True, help="Play the record from its beginning.")
+@click.option("--theme", type=click.Choice(THEMES), help="Colours; NO_COLOR in the environment takes them all away.")
+@click.option("--plain", is_flag=True, help="Print the view as lines of plain words instead of screens.")
 @click.pass_context
 def cli(
     context: click.Context,
-    ledger: Path | None,
+    ledgers: tuple[Path, ...],
     engine: str,
     cache: bool,
     incident: str | None,
     link: str | None,
+    saved: str | None,
+    replay: bool,
+    theme: str | None,
     plain: bool,
 ) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
@@ -69,19 +82,24 @@ def cli(
     Without a command it opens in the terminal. It only reads.
     """
     if context.invoked_subcommand is not None:
-        if ledger is not None or incident is not None or link is not None or plain:
+        if ledgers or any(given is not None for given in (incident, link, saved, theme)) or plain or replay:
             raise Usage("options go behind the command: console web --ledger DIR")
         return
-    source = _source(ledger, engine, cache and not plain)
-    view = _view(link, incident)
+    sources = [_source(ledger, engine, cache and not plain) for ledger in ledgers or (None,)]
+    names = [source.path.resolve().name for source in sources]
+    if len(set(names)) < len(names):
+        raise Usage(f"two ledgers have one name: {', '.join(names)}; open one of them alone")
+    view = _view(link, incident, saved, plain)
     if plain:
-        _print_plain(source, view.incident)
+        if len(sources) > 1:
+            raise Usage("--plain prints one ledger; give one")
+        _print_plain(sources[0], view)
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
     from console.tui.app import ConsoleApp
 
-    ConsoleApp(source, view).run()
+    ConsoleApp(sources[0], view, theme=theme, others=sources[1:], replay=replay).run()
 
 
 @cli.command()
@@ -134,29 +152,57 @@ def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:
     return source
 
 
-def _view(link: str | None, incident: str | None) -> View:
-    """What to open first."""
+def _view(link: str | None, incident: str | None, saved: str | None, plain: bool) -> View:
+    """What to open first: what was asked for, else the saved view `default`, else the first screen."""
     from console.core.places import Place
+    from console.core.saved_views import DEFAULT, SavedViewError, load_views, views_file
     from console.core.view import View
     from console.core.view_link import BadLink, from_link
 
-    if link is not None and incident is not None:
-        raise Usage("--view and --incident both say what to open; give one")
+    if sum(given is not None for given in (link, incident, saved)) > 1:
+        raise Usage("--view, --incident and --saved each say what to open; give one")
     if incident is not None:
         return View(place=Place.INCIDENT, incident=incident)
     try:
-        return from_link(link) if link is not None else View(place=Place.INCIDENTS)
+        if link is not None:
+            return from_link(link)
     except BadLink as error:
         raise Usage(f"--view {link}: {error}") from error
+    first = View(place=Place.INCIDENTS) if plain else View()
+    try:
+        views = load_views(views_file())
+    except SavedViewError as error:
+        raise Usage(str(error)) from error
+    if saved is None:
+        return first if plain else views.views.get(DEFAULT, first)
+    if saved not in views.views:
+        there = ", ".join(sorted(views.views)) or "none"
+        raise Usage(f"no saved view {saved!r}: {views.faults.get(saved, f'there are: {there}')}")
+    return views.views[saved]
 
 
-def _print_plain(source: LedgerSource, incident_id: str | None) -> None:
+def _print_plain(source: LedgerSource, view: View) -> None:
+    from console.core.looking import looking
+    from console.core.places import Place
     from console.core.plain import incident_detail, incident_list
+    from console.core.plain_screens import plain_screen
     from console.core.source import Failure
+    from console.core.triage import TriageBook, state_directory
+    from console.core.what_if import WhatIfError
 
     snapshot = source.read()
     if isinstance(snapshot, Failure):
         raise Usage(f"{snapshot.what}; {snapshot.remedy}")
+    if view.place not in (Place.INCIDENT, Place.INCIDENTS):
+        at = looking(snapshot.rollup, view, source.now_us())
+        entries = TriageBook(state_directory(), source.path, who="", now_us=source.now_us).entries()
+        try:
+            for line in plain_screen(snapshot, at, entries, source.now_us()):
+                click.echo(line)
+        except WhatIfError as error:
+            raise Usage(str(error)) from error
+        return
+    incident_id = view.incident
     incident = snapshot.incident(incident_id)
     if incident_id is not None and incident is None:
         known = ", ".join(i.id for i in snapshot.incidents) or "none"

@@ -6,7 +6,6 @@ names a key or a command of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from console.core.places import EVERYWHERE, TABS, Place
@@ -92,6 +91,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("save_view", ("V",), "V", "save the view under a name", command="save", argument="NAME", writes=True),
     Action("view", ("v",), "v", "open a saved view", command="view", argument="NAME"),
+    Action("ledger", (), "", "another of the ledgers that were given", command="ledger", argument="NAME", web=False),
     Action("theme", ("T",), "T", "next theme", command="theme", argument="[NAME]"),
     Action("command", ("colon",), ":", "give a command"),
     Action("palette", ("ctrl+p",), "^p", "find any command"),
@@ -103,12 +103,12 @@ ACTIONS: tuple[Action, ...] = (
 _MOST_HINTS = 8
 
 
-def actions_of(place: Place, built: Collection[str] | None = None) -> tuple[Action, ...]:
-    """What works on a screen, in the order of the help; of the actions that are `built`, by id, where that is given."""
-    return tuple(a for a in ACTIONS if place in a.places and (built is None or a.id in built))
+def actions_of(place: Place) -> tuple[Action, ...]:
+    """What works on a screen, in the order of the help."""
+    return tuple(a for a in ACTIONS if place in a.places)
 
 
-def hints_of(place: Place, built: Collection[str] | None = None) -> tuple[Action, ...]:
+def hints_of(place: Place) -> tuple[Action, ...]:
     """At most eight actions for the footer, in their order; the last two, quit and help, are always among them."""
-    shown = sorted((a for a in actions_of(place, built) if a.hint), key=lambda action: action.hint)
+    shown = sorted((a for a in actions_of(place) if a.hint), key=lambda action: action.hint)
     return tuple(shown if len(shown) <= _MOST_HINTS else [*shown[: _MOST_HINTS - 2], *shown[-2:]])

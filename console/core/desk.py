@@ -74,6 +74,11 @@ class Desk:
         """Whether the picture is of an earlier opening: it has to say so, and how old it is."""
         return self.shown is None and self.remembered is not None
 
+    @property
+    def newer_rows(self) -> int:
+        """Rows that have come in while the view stood still."""
+        return self.newer.rollup.rows - self.shown.rollup.rows if self.newer and self.shown else 0
+
     def incident_of(self, incident_id: str | None) -> Incident | None:
         """An incident by its id."""
         return self.rollup.incident(incident_id) if self.rollup else None

@@ -80,6 +80,11 @@ class Rollup:
         return int(self.head["responses"])
 
     @property
+    def rows(self) -> int:
+        """Rows of all tables of the record."""
+        return int(self.head["totals"]["events"])
+
+    @property
     def record_words(self) -> str:
         """How whole the record is, in a few words."""
         return str(self.head["record_words"])

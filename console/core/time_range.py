@@ -63,7 +63,7 @@ class TimeRange:
             if self.start or self.end:
                 raise BadRange(f"{self.around!r} stands alone: a range is around something, or has two ends")
             centre, margin = _parted(self.around)
-            _length(margin)
+            length_us(margin)
             if not _INCIDENT.fullmatch(centre):
                 _absolute(centre)
             return
@@ -94,7 +94,7 @@ class TimeRange:
         """The times it means now. Raises BadRange for an incident that is not there, or an end before its start."""
         if self.around:
             centre, margin = _parted(self.around)
-            by = _length(margin)
+            by = length_us(margin)
             span = spans(centre) if _INCIDENT.fullmatch(centre) else Span(_absolute(centre), _absolute(centre))
             if span is None or span.start_us is None or span.end_us is None:
                 raise BadRange(f"there is no incident {centre} with known times; :incidents lists those that are there")
@@ -159,7 +159,8 @@ def _parted(around: str) -> tuple[str, str]:
     return centre, margin if mark else DEFAULT_MARGIN
 
 
-def _length(text: str) -> int:
+def length_us(text: str) -> int:
+    """Microseconds of a length such as 30s, 2m or 1h. Raises BadRange."""
     match = _LENGTH.fullmatch(text)
     if match is None:
         raise BadRange(f"{text!r} is no length of time; write 30s, 2m or 1h")

@@ -1,102 +1,159 @@
 """The terminal console: a timer that looks for news, the desk, and the screens that draw it.
 
-Invariant: the desk changes here only; reading happens in one worker thread at a time and never in the event loop.
+Invariant: the desk changes here and in the groups of actions only; reading happens in one worker thread at a time and
+never in the event loop.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
-from textual.app import App
 from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
+from console.core import commands, filter_completion
+from console.core.actions import ACTIONS, Action
+from console.core.commands import CommandError, parse_command
 from console.core.desk import Desk
+from console.core.filter_language import FilterError
+from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
-from console.core.view import Cue, Mode, View
-from console.core.view_link import to_command
+from console.core.triage import TriageError
+from console.core.view import Mode, View
+from console.core.view_link import absolute, to_command, to_link
+from console.tui.app_base import REFUSALS, Refused, Surroundings
+from console.tui.find_command import Actions
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
-from console.tui.palette import DARK, LIGHT
+from console.tui.kept_actions import KeptActions
+from console.tui.palette import PREFIX, textual_theme
+from console.tui.prompt_screen import Ask, PromptScreen
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
+from console.tui.table_actions import TableActions
+from console.tui.time_actions import REPLAY_SECONDS, TimeActions
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
 """A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
+BY_ID = {action.id: action for action in ACTIONS}
 
 
-class ConsoleApp(App[None]):
+class ConsoleApp(TimeActions, TableActions, KeptActions):
     """KV Witness in a terminal."""
 
     CSS_PATH = "console.tcss"
     TITLE = "kvwitness"
     BINDINGS: ClassVar[list[BindingType]] = []
+    COMMANDS = {Actions}  # noqa: RUF012 Textual declares it so
     SCREENS = {place.value: screen for place, screen in SCREENS.items()}  # noqa: RUF012 Textual declares it so
 
-    def __init__(self, source: LedgerSource, view: View | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        source: LedgerSource,
+        view: View | None = None,
+        *,
+        around: Surroundings | None = None,
+        theme: str | None = None,
+        others: Sequence[LedgerSource] = (),
+        replay: bool = False,
+    ) -> None:
         view = view or View()
-        self._wanted = view.incident if view.place is Place.INCIDENT else None
+        self._wanted = (view.incident, view.rid) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
-        incident = view.incident if self._wanted is None else None
-        self.source, self.desk = source, Desk(replace(view, place=place, incident=incident))
-        self.ledger_name = source.path.resolve().name
+        around = around or Surroundings.of_user()
+        super().__init__(source, replace(view, place=place, incident=None if self._wanted else view.incident), around)
+        self._theme = theme_for(theme, around.environment).name
+        self._sources = {s.path.resolve().name: s for s in (source, *others)}
+        self._desks: dict[str, Desk] = {}
+        self._history: dict[str, list[str]] = {":": [], "/": []}
         self.tabs = tuple(place for place in TABS if place in SCREENS)
         self._rest_until = 0.0
+        self._replay = replay
+
+    @property
+    def ledger_name(self) -> str:
+        """Of the ledger that is looked at."""
+        return self.source.path.resolve().name
 
     def on_mount(self) -> None:
-        """Themes, the list, and the first reading."""
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        self.theme = DARK.name
+        """Themes, the first screen, and the first reading."""
+        for theme in THEMES.values():
+            self.register_theme(textual_theme(theme))
+        self.theme = PREFIX + self._theme
         self.desk = replace(self.desk, remembered=self.source.remembered())
+        self.listen()
         self.push_screen(self.desk.view.place.value)
         self.look()
         self.set_interval(POLL_SECONDS, self.look)
+        self.set_interval(REPLAY_SECONDS, self.tick)
 
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
         if any(worker.group == "reading" and not worker.is_finished for worker in self.workers):
             return
         if time.monotonic() >= self._rest_until:
-            self.run_worker(self._read, thread=True, group="reading", exit_on_error=False)
+            reading = partial(self._read, self.source)
+            self.run_worker(reading, thread=True, group="reading", name=self.ledger_name, exit_on_error=False)
         self.redraw_header()
 
-    def _read(self) -> Snapshot | Failure | None:
+    def _read(self, source: LedgerSource) -> Snapshot | Failure | None:
         started = time.thread_time()
-        reading = self.source.read_if_changed()
+        reading = source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = (
-                reading.rollup.incidents,
-                reading.rollup.owners,
-                reading.order,
-            )  # computed here rather than while drawing
-            took = time.thread_time() - started
-            self._rest_until = time.monotonic() + REST_FACTOR * took
+            # Computed here rather than while drawing.
+            _ = (reading.rollup.incidents, reading.rollup.owners, reading.rollup.held, reading.order)
+            self._rest_until = time.monotonic() + REST_FACTOR * (time.thread_time() - started)
         return reading
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """A reading is done."""
-        if event.worker.group == "reading" and event.state is WorkerState.SUCCESS and event.worker.result is not None:
-            self.take(event.worker.result)
+        """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
+        worker = event.worker
+        if worker.group != "reading" or event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
+            return
+        came = worker.result if event.state is WorkerState.SUCCESS else self._fault(worker.error)
+        if came is None:
+            return
+        if worker.name == self.ledger_name:
+            self.take(came)
+        elif worker.name in self._desks:
+            self._desks[worker.name] = self._desks[worker.name].offer(came)
+
+    def _fault(self, error: BaseException | None) -> Failure:
+        """A reading that could not even say what is wrong."""
+        what = f"reading failed: {type(error).__name__}: {error}"
+        return Failure(what, "check --ledger and its rights; this view goes on by itself", self.now_us())
 
     def take(self, reading: Snapshot | Failure) -> None:
         """Put a reading on the desk and draw it."""
         self.desk = self.desk.offer(reading)
+        if isinstance(reading, Snapshot):
+            self._end_silences(reading)
+        if self._replay and self.desk.shown is not None:
+            self._replay = False
+            self.attempt("replay")
         if self._wanted is not None and self.desk.shown is not None:
-            wanted, self._wanted = self._wanted, None
+            (wanted, rid), self._wanted = self._wanted, None
             if self.desk.incident_of(wanted) is None:
-                self.notify(
-                    f"{wanted} is no incident of this ledger; these are", title="No such incident", markup=False
-                )
+                self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
             else:
-                self.open_incident(wanted)
+                self.open_incident(wanted or "", rid)
         self.redraw()
+
+    def _end_silences(self, reading: Snapshot) -> None:
+        try:
+            ended = self.book().end_silences(reading.incidents)
+        except (TriageError, OSError) as error:
+            self.say_once(str(error))
+            return
+        if ended:
+            self.listen()
 
     def redraw(self) -> None:
         """Draw the top screen."""
@@ -105,28 +162,47 @@ class ConsoleApp(App[None]):
 
     def redraw_header(self) -> None:
         """Ages in the header move on although nothing else does."""
-        if self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None:
-            self.redraw()
+        if isinstance(self.screen, DeskScreen) and (
+            self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None
+        ):
+            self.screen.draw_frame()
+
+    # Where one is
 
     def go(self, place: Place) -> None:
         """To one of the screens with a number; what is looked at there stays as it was left."""
         if place not in SCREENS:
-            self.notify(f"{place.value.capitalize()} is no screen of the terminal", markup=False)
-            return
+            raise Refused(f"{place.value.capitalize()} is no screen of the terminal")
         if isinstance(self.screen, IncidentScreen):
             self.leave_incident()
         self.desk = replace(self.desk, view=replace(self.desk.view, place=place))
         if self.screen is not self.get_screen(place.value):
             self.switch_screen(place.value)
 
+    def show_view(self, view: View) -> None:
+        """Go to where a view looks."""
+        if view.place is Place.INCIDENT and view.incident:
+            self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
+            self.do_incident(view.incident, view.rid)
+            return
+        self.go(view.place)
+        mode = self.desk.mode if view.mode is Mode.LIVE else view.mode
+        self.change(replace(view, mode=mode))
+
     def open_incident(self, incident_id: str, rid: str | None = None) -> None:
         """Open the Incident screen."""
         incident = self.desk.incident_of(incident_id)
-        if incident is None or self.desk.shown is None:
+        if incident is None:
+            return
+        if self.desk.shown is None:
+            self._wanted = (incident_id, rid)
+            self.say("this is remembered of an earlier opening; it opens as soon as the record has been read")
             return
         self.desk = self.desk.open_incident(incident, rid)
         if not isinstance(self.screen, IncidentScreen):
             self.push_screen(IncidentScreen())
+        else:
+            self.redraw()
 
     def leave_incident(self) -> None:
         """Back to where it was opened."""
@@ -134,23 +210,178 @@ class ConsoleApp(App[None]):
         below = self.screen
         self.desk = self.desk.leave_incident(below.PLACE if isinstance(below, DeskScreen) else Place.INCIDENTS)
 
-    def do_pause(self) -> None:
-        """Pause, or go on."""
-        if self.desk.mode is Mode.FINISHED:
-            self.notify("this ledger is finished: nothing will come in", markup=False)
-        self.desk = self.desk.on(Cue.TOGGLE)
+    def do_incident(self, incident_id: str, rid: str | None = None) -> None:
+        """An incident by its id."""
+        if self.known.incident(incident_id) is None:
+            there = ", ".join(i.id for i in self.known.incidents[:5]) or "none"
+            raise Refused(f"there is no incident {incident_id}; there are: {there}")
+        self.open_incident(incident_id, rid)
+
+    def do_response(self, rid: str) -> None:
+        """A response, in its incident."""
+        incident = next((i for i in self.known.incidents if rid in i.rids), None)
+        if incident is None:
+            raise Refused(f"no incident concerns a response {rid}; forensics entity {rid} tells its life")
+        self.open_incident(incident.id, rid)
+
+    def do_page(self, number: str) -> None:
+        """A page, on the page map."""
+        if not number.isdecimal():
+            raise Refused(f"{number!r} is no page; a page is a whole number")
+        self.go(Place.PAGES)
+        self.change(replace(self.desk.view, page=int(number)))
+
+    def do_ledger(self, name: str) -> None:
+        """Another of the ledgers that were given; each keeps the view it was left with."""
+        if name not in self._sources:
+            raise Refused(f"there is no ledger {name}; there are: {', '.join(self._sources)}")
+        if name == self.ledger_name:
+            return
+        if isinstance(self.screen, IncidentScreen):
+            self.leave_incident()
+        place = self.desk.view.place
+        self._desks[self.ledger_name] = self.desk
+        self.source = self._sources[name]
+        fresh = Desk(View(place=place), remembered=self.source.remembered())
+        desk = self._desks.pop(name, fresh)
+        self.desk = replace(desk, view=replace(desk.view, place=place))
+        self._rest_until = 0.0
+        self.listen()
+        self.look()
         self.redraw()
 
-    def do_follow(self) -> None:
-        """Go on."""
-        self.desk = self.desk.on(Cue.FOLLOW)
-        self.redraw()
+    # What is asked for
+
+    def ask_or_do(self, action_id: str) -> None:
+        """An action by its key: at once, or after asking for what it takes."""
+        action = BY_ID[action_id]
+        if action.argument and not action.argument.startswith("["):
+            self.ask(f"{action.command} ")
+        else:
+            self.perform(action)
+
+    def attempt(self, action_id: str, argument: str = "") -> None:
+        """An action of a screen; where it is refused, that is said."""
+        self.perform(BY_ID[action_id], argument)
+
+    def perform(self, action: Action, argument: str = "", asked: str | None = None) -> None:
+        """Do it. What is refused is said where it was `asked` for, else as a message."""
+        try:
+            self._do(action, argument)
+        except REFUSALS as error:
+            if asked is None:
+                self.say(str(error), title="Not done")
+                return
+            at = len(asked) - len(argument) + (error.at if isinstance(error, FilterError) else 0)
+            self.ask(asked, str(error), at)
+
+    def _do(self, action: Action, argument: str) -> None:
+        if action.id.startswith("go_"):
+            self.go(Place(action.id.removeprefix("go_")))
+            return
+        own = getattr(self.screen, f"do_{action.id}", None)
+        if own is not None:
+            own(argument) if action.argument else own()
+            return
+        if action.id == "filter" and not argument:
+            self.ask_filter()
+            return
+        do = getattr(self, f"do_{action.id}")
+        do(argument) if action.argument else do()
+
+    def do_command(self) -> None:
+        """Give a command."""
+        self.ask("")
+
+    def ask(self, text: str, fault: str = "", at: int = 0) -> None:
+        """Open the line for commands."""
+        self.push_screen(PromptScreen(Ask(":", text, self._complete, self._history[":"], fault, at)), self._commanded)
+
+    def _commanded(self, text: str | None) -> None:
+        if text is None or not text.strip():
+            return
+        self._history[":"].append(text)
+        try:
+            command = parse_command(text)
+        except CommandError as error:
+            self.ask(text, str(error))
+            return
+        self.perform(command.action, command.argument, text)
+
+    def ask_filter(self, text: str | None = None, fault: str = "", at: int = 0) -> None:
+        """Open the line for filters, with the present one in it."""
+        sheet = self.known.sheets[self.sheet_name]
+        text = self.desk.view.filter if text is None else text
+
+        def complete(begun: str) -> tuple[str, ...]:
+            return filter_completion.completions(begun, sheet)
+
+        self.push_screen(PromptScreen(Ask("/", text, complete, self._history["/"], fault, at)), self._filtered)
+
+    def _filtered(self, text: str | None) -> None:
+        if text is None:
+            return
+        self._history["/"].append(text)
+        try:
+            self.do_filter(text)
+        except FilterError as error:
+            self.ask_filter(text, str(error), error.at)
+
+    def _complete(self, text: str) -> tuple[str, ...]:
+        """Commands, and of some what they take."""
+        word, blank, begun = text.partition(" ")
+        if not blank:
+            return tuple(
+                f"{name} " if commands.COMMANDS[name].argument else name for name in commands.completions(text)
+            )
+        values = self._values().get(word, ())
+        return tuple(f"{word} {value}" for value in values if value.lower().startswith(begun.lower()))[:8]
+
+    def _values(self) -> Mapping[str, Sequence[str]]:
+        known = self.desk.rollup
+        return {
+            "incident": [i.id for i in known.incidents] if known else (),
+            "tenant": known.head["tenants"] if known else (),
+            "sort": known.sheets[self.sheet_name].rows.column_names if known else (),
+            "export": ("csv", "parquet", "jsonl", "md", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
+            "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
+        }  # fmt: skip
+
+    # What is handed out
 
     def do_copy(self) -> None:
-        """Copy the command that opens this view."""
-        command = to_command(self.desk.view, self.source.path)
-        self.copy_to_clipboard(command)
-        self.notify(command, title="Copied", markup=False)
+        """Copy the address and the command that open this view."""
+        self._hand_out(self.desk.view)
+
+    def do_share(self) -> None:
+        """The same with its times written out."""
+        self._hand_out(absolute(self.desk.view, self.now_us(), self.known.span))
+
+    def _hand_out(self, view: View) -> None:
+        command = to_command(view, self.source.path)
+        self.copy_to_clipboard(f"{to_link(view)}\n{command}")
+        self.say(f"{to_link(view)}\n{command}", title="Copied")
+
+    def do_export(self, text: str) -> None:
+        """The table as it stands, or a picture of the screen."""
+        if text.strip() != "svg":
+            super().do_export(text)
+            return
+        name = f"{self.ledger_name}-{self.desk.view.place}.svg"
+        self.say(self.keep_file(name, self.export_screenshot().encode()), title="Exported")
+
+    def do_theme(self, name: str = "") -> None:
+        """Another theme; the next one where none is named."""
+        names = list(THEMES)
+        if name and name not in THEMES:
+            raise Refused(f"there is no theme {name}; there are: {', '.join(names)}")
+        now = self.theme.removeprefix(PREFIX)
+        self.theme = PREFIX + (name or names[(names.index(now) + 1) % len(names)])
+        self.redraw()
+
+    def do_palette(self) -> None:
+        """Find any command."""
+        self.action_command_palette()
 
     def do_help(self) -> None:
         """Keys and legend of the screen."""

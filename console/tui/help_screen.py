@@ -14,8 +14,7 @@ from textual.widgets import Static
 from console.core.actions import actions_of
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, LinkStyle
 from console.core.places import Place
-from console.tui.palette import Palette
-from console.tui.screen_base import BUILT
+from console.tui.palette import Palette, palette_of
 
 MEANINGS = {
     "contaminated": "read another's content, and a token left afterwards",
@@ -38,18 +37,20 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """One scrollable block."""
         with VerticalScroll(id="help"):
-            yield Static(self.words(Palette(self.app.current_theme.dark)), markup=False)
+            yield Static(self.words(palette_of(self.app.theme)), markup=False)
 
     def words(self, palette: Palette) -> Text:
         """The help text."""
         text = Text()
         text.append(f"Keys of {self.place}\n", style=palette.strong)
-        for action in actions_of(self.place, BUILT):
+        for action in actions_of(self.place):
+            written = f":{action.command} {action.argument}".strip() if action.command else ""
             text.append(f"  {action.shown:<7}", style=palette.strong)
-            text.append(f"{action.words}\n")
+            text.append(action.words)
+            text.append(f"  {written}\n", style=palette.quiet)
         text.append("  tab    next pane        ^p  command palette\n\nLegend\n", style=palette.quiet)
-        for severity in SEVERITY_MARKS.values():
-            text.append(f"  {severity.glyph}{severity.word} ", style=palette.mark(severity))
+        for severity, mark in SEVERITY_MARKS.items():
+            text.append(f"  {mark.glyph}{mark.word} ", style=palette.severity(severity))
         text.append("gravest first\n")
         for verdict, mark in VERDICT_MARKS.items():
             text.append(f"  {mark.glyph} {mark.word:<13}", style=palette.verdict(verdict))

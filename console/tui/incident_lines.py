@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
 from console.core.incident_words import facts, reading_words
 from console.core.incidents import Incident
+from console.core.overview import Stood
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.times import clock, duration
+from console.core.triage import State
 from console.tui.columns import Column, fit, heading, row_text
 from console.tui.line_list import Line
 from console.tui.lines import cut, severity_text, verdict_text
@@ -22,37 +24,40 @@ from forensics.verdict import Verdict
 
 CURSOR_WIDTH = 2
 LABEL_WIDTH = 11
+MOST_ROWS = 200
 
 
-def incident_table(known: Rollup, width: int, palette: Palette) -> tuple[Text, list[Line]]:
-    """Column titles and one line per incident, keyed by its id."""
+def incident_table(known: Rollup, stood: Sequence[Stood], width: int, palette: Palette) -> tuple[Text, list[Line]]:
+    """Column titles and one line per incident, keyed by its id; `MOST_ROWS` of them at most."""
     fitted = fit(_incident_columns(known, palette, width), width - CURSOR_WIDTH - 1)
-    lines = [Line(incident.id, row_text(fitted, incident)) for incident in known.incidents]
+    lines = [Line(s.incident.id, row_text(fitted, s)) for s in stood[:MOST_ROWS]]
+    if len(stood) > MOST_ROWS:
+        lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(stood):,}; / narrows them down", end="")))
     return _titles(heading(fitted), width, palette), lines
 
 
-def _incident_columns(known: Rollup, palette: Palette, width: int) -> list[Column[Incident]]:
-    def count(verdict: Verdict) -> Callable[[Incident], Text]:
-        def cell(incident: Incident) -> Text:
-            n = incident.counts[verdict]
+def _incident_columns(known: Rollup, palette: Palette, width: int) -> list[Column[Stood]]:
+    def count(verdict: Verdict) -> Callable[[Stood], Text]:
+        def cell(stood: Stood) -> Text:
+            n = stood.incident.counts[verdict]
             return Text(str(n), style=palette.verdict(verdict, bold=True) if n else palette.quiet)
 
         return cell
 
     return [
-        Column("SEV", 3, lambda i: severity_text(i.severity, palette)),
-        Column("ID", 10, lambda i: i.id),
-        Column("CAUSE", 19, lambda i: i.title, flexible=width < 100),
-        Column("FIRST SEEN", 10, lambda i: clock(i.first_seen_us), 2),
-        Column("LASTED", 8, lambda i: duration(i.lasted_us or None), 5, right=True),
+        Column("SEV", 3, lambda s: severity_text(s.incident.severity, palette)),
+        Column("ID", 10, lambda s: s.incident.id),
+        Column("CAUSE", 19, lambda s: s.incident.title, flexible=width < 100),
+        Column("FIRST SEEN", 10, lambda s: clock(s.incident.first_seen_us), 2),
+        Column("LASTED", 8, lambda s: duration(s.incident.lasted_us or None), 5, right=True),
         Column("✗", 4, count(Verdict.CONTAMINATED), 0, right=True),
         Column("?", 3, count(Verdict.UNKNOWN), 1, right=True),
         Column("≠", 3, count(Verdict.CORRUPT), 6, right=True),
         Column("~", 3, count(Verdict.EXPOSED), 1, right=True),
-        Column("TENANTS", 7, lambda i: _tenants(known, i), 3),
-        Column("STATE", 7, lambda i: "grows" if i.growing else "quiet", 4),
-        Column("DETECTORS", 9, lambda i: " ".join(i.detectors), 7),
-        Column("WORKERS", 26, lambda i: printable(", ".join(i.workers) or None), 9, flexible=width >= 100),
+        Column("TENANTS", 7, lambda s: _tenants(known, s.incident), 3),
+        Column("STATE", 8, state_words, 2),
+        Column("DETECTORS", 9, lambda s: " ".join(s.incident.detectors), 7),
+        Column("WORKERS", 26, lambda s: printable(", ".join(s.incident.workers) or None), 9, flexible=width >= 100),
     ]
 
 
@@ -61,6 +66,12 @@ def _tenants(known: Rollup, incident: Incident) -> str:
         return "".join(sorted({known.owners.of(t).letter for t in tenants})) or "?"
 
     return f"{letters(incident.donor_tenants)}→{letters(incident.reader_tenants)}"
+
+
+def state_words(stood: Stood) -> str:
+    """How it stands with the people on call; `+` where it still grows."""
+    words = {State.OPEN: "new", State.ACKED: "ack", State.SILENCED: "silent", State.BACK: "back"}
+    return words[stood.standing.state] + ("+" if stood.incident.growing else "")
 
 
 def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette) -> Text:
@@ -97,9 +108,9 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
         columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
         columns.pop()
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:200]]
-    if len(readings) > 200:
-        lines.append(Line(None, Text(f"… 200 of {len(readings):,} shown; forensics query has all", end="")))
+    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:MOST_ROWS]]
+    if len(readings) > MOST_ROWS:
+        lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(readings):,} shown; forensics query has all", end="")))
     return _titles(heading(fitted), width, palette), lines
 
 

@@ -189,7 +189,7 @@ class IncidentScreen(DeskScreen):
         title = f"PAGES of {printable(area.key[0])}/{printable(area.pool)} space–time"
         scale = f"{drawn.pages_per_row} pages × {drawn.bin_us / 1000:.1f} ms"
         self.query_one("#map-rule", Static).update(rule(title, width, palette, scale))
-        self.query_one("#map", Static).update(Text("\n").join(map_lines(shown, drawn, palette)))
+        self.query_one("#map", Static).update(Text("\n").join(map_lines(shown.owners, drawn, palette)))
 
     @on(LineList.Moved, "#pages")
     def _select_page(self, event: LineList.Moved) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from console.core.looking import left_of
+from console.core.overview import stood_of
 from console.core.places import Place
-from console.core.printable import printable
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
 from console.tui.line_list import LineList
-from console.tui.lines import counts_line, cut, rule
+from console.tui.lines import counts_line, rule
 from console.tui.notices import notice
 from console.tui.screen_base import DeskScreen, bindings_of
 
@@ -30,7 +30,6 @@ class IncidentsScreen(DeskScreen):
     def compose_body(self) -> ComposeResult:
         """Counts, list, facts; responses beside the facts where there is room."""
         yield Static(id="counts", markup=False)
-        yield Static(id="notice", markup=False)
         yield Static(id="titles", markup=False)
         yield LineList(id="incidents")
         with Horizontal(id="below"):
@@ -42,36 +41,17 @@ class IncidentsScreen(DeskScreen):
                 yield Static(id="readings-titles", markup=False)
                 yield LineList(id="readings")
 
-    def crumbs(self) -> Text:
-        """Incidents, and how whole the record is."""
-        width = self.app.size.width
-        shown = self.console_app.desk.rollup
-        line = Text(" Incidents", end="", style=self.palette.strong)
-        if shown is not None:
-            words = shown.record_words
-            line.append(" " * max(width - line.cell_len - len(words) - 1, 2))
-            line.append(words, style="bold" if "BROKEN" in words else self.palette.quiet)
-        return cut(line, width)
-
     def draw_body(self, width: int) -> None:
         """The list, or why there is none."""
-        desk, palette = self.console_app.desk, self.palette
-        shown = desk.rollup
-        told = notice(desk, self.console_app.source.path)
-        self.set_class(told is not None, "-notice")
-        counts = self.query_one("#counts", Static)
-        if desk.failure is not None and shown is not None:
-            counts.update(
-                cut(Text(f" ! {printable(desk.failure.what)}; {desk.failure.remedy}", end="", style="bold"), width)
-            )
-        elif shown is not None:
-            counts.update(counts_line(shown, width, palette))
-        else:
-            counts.update("")
-        self.query_one("#notice", Static).update(told.text(palette) if told else "")
-        if shown is None:
+        app, desk, palette = self.console_app, self.console_app.desk, self.palette
+        known = desk.rollup
+        self.tell(notice(desk, app.source.path))
+        self.query_one("#counts", Static).update(counts_line(known, width, palette) if known else "")
+        if known is None:
             return
-        titles, lines = incident_table(shown, width, palette)
+        left = left_of(known, "incidents", app.looking(), app.now_us())
+        stood = stood_of(known, left, app.said, app.now_us())
+        titles, lines = incident_table(known, stood, width, palette)
         self.query_one("#titles", Static).update(titles)
         incidents = self.query_one("#incidents", LineList)
         incidents.show(lines, desk.view.incident)
@@ -104,7 +84,7 @@ class IncidentsScreen(DeskScreen):
 
     @on(LineList.Opened, "#incidents")
     def _open(self, event: LineList.Opened) -> None:
-        self.console_app.open_incident(event.key)
+        self.console_app.attempt("incident", event.key)
 
     @on(LineList.Opened, "#readings")
     def _open_reading(self, event: LineList.Opened) -> None:

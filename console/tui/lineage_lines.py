@@ -5,11 +5,16 @@ Solid lines are proved, dashed inferred, dotted are overlap only; a glyph and a 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+from rich.style import Style
 from rich.text import Text
 
 from console.core.incident_words import reading_words
 from console.core.lineage import Donor, Lineage, LineagePage
 from console.core.marks import VERDICT_MARKS, LinkStyle
+from console.core.owners import Owners
 from console.core.page_events import PageEvent, PageStory, Placed
 from console.core.page_map import FIRST_NAMED, FREE, HELD, SHARED_RANK, PageMap
 from console.core.page_marks import FOREIGN_READ
@@ -126,34 +131,54 @@ def offending_key(story: PageStory) -> str | None:
     return next((str(i) for i, event in enumerate(story.events) if event.offending), None)
 
 
-def map_lines(snapshot: Snapshot, drawn: PageMap, palette: Palette) -> list[Text]:
-    """The page map as letters: one line per row of pages, marks over cells, then the legend."""
-    rows, cols = drawn.cells.shape
-    glyphs = {FREE: "·", HELD: "░", SHARED_RANK: "z"} | {
-        FIRST_NAMED + owner.rank: owner.letter for owner in snapshot.owners.named
-    }
-    marks: dict[tuple[int, int], str] = {}
-    for marker in drawn.markers:
-        row = (marker.page - drawn.area.first_page) // drawn.pages_per_row
-        col = min(int((marker.t_us - drawn.area.start_us) / drawn.bin_us), cols - 1)
-        marks[row, col] = "X" if marker.kind == FOREIGN_READ or marks.get((row, col)) == "X" else "▼"
+def map_lines(owners: Owners, drawn: PageMap, palette: Palette) -> list[Text]:
+    """The page map as letters: one line per row of pages under its first page, then the legend."""
     lines = []
-    for row in range(rows):
-        text = Text(
-            f"{drawn.area.first_page + row * drawn.pages_per_row:>6} ", end="", no_wrap=True, style=palette.quiet
-        )
-        for col in range(cols):
-            value = int(drawn.cells[row, col])
-            mark = marks.get((row, col))
-            text.append(mark or glyphs[value], style="bold reverse" if mark else _cell_style(snapshot, value, palette))
-        lines.append(text)
-    named = "  ".join(f"{owner.letter} {printable(owner.tenant)}" for owner in snapshot.owners.named)
+    for row, text in enumerate(map_rows(owners, drawn, palette)):
+        first = drawn.area.first_page + row * drawn.pages_per_row
+        lines.append(Text(f"{first:>6} ", end="", no_wrap=True, style=palette.quiet).append_text(text))
+    named = "  ".join(f"{owner.letter} {printable(owner.tenant)}" for owner in owners.named)
     lines.append(Text(f"       X foreign read  ▼ late write  · free  ░ held  {named}", end="", style=palette.quiet))
     return lines
 
 
-def _cell_style(snapshot: Snapshot, value: int, palette: Palette) -> str:
-    if value < FIRST_NAMED:
-        return "#A0A0A0" if palette.dark else "#5A5A5A"
-    colour = snapshot.owners.named[value - FIRST_NAMED].colour
-    return f"{colour}" if palette.dark else f"bold {colour}"
+def map_rows(owners: Owners, drawn: PageMap, palette: Palette) -> list[Text]:
+    """The cells of a page map as letters, marks over them."""
+    rows, cols = drawn.cells.shape
+    glyphs = {FREE: "·", HELD: "░", SHARED_RANK: "z"} | {FIRST_NAMED + o.rank: o.letter for o in owners.named}
+    marks: dict[tuple[int, int], str] = {}
+    for marker in drawn.markers:
+        row = min((marker.page - drawn.area.first_page) // drawn.pages_per_row, rows - 1)
+        col = min(int((marker.t_us - drawn.area.start_us) / drawn.bin_us), cols - 1)
+        marks[row, col] = "X" if marker.kind == FOREIGN_READ or marks.get((row, col)) == "X" else "▼"
+    lines = []
+    for row in range(rows):
+        text = Text("", end="", no_wrap=True)
+        for col in range(cols):
+            value, mark = int(drawn.cells[row, col]), marks.get((row, col))
+            text.append(mark or glyphs[value], style="bold reverse" if mark else _cell_style(owners, value, palette))
+        lines.append(text)
+    return lines
+
+
+def strip_lines(owners: Owners, drawn: PageMap, palette: Palette, width: int, height: int) -> list[Text]:
+    """A page map of any size in a smaller one. A mark is never lost; of the cells that share one, the latest life's stands."""
+    rows, cols = min(drawn.cells.shape[0], height), min(drawn.cells.shape[1], width)
+    by_row, by_col = -(-drawn.cells.shape[0] // rows), -(-drawn.cells.shape[1] // cols)
+    cells = np.array(
+        [[_tile(drawn.cells[r : r + by_row, c : c + by_col]) for c in range(0, drawn.cells.shape[1], by_col)]
+         for r in range(0, drawn.cells.shape[0], by_row)], np.uint8,
+    )  # fmt: skip
+    coarse = replace(drawn, cells=cells, pages_per_row=drawn.pages_per_row * by_row, bin_us=drawn.bin_us * by_col)
+    return map_rows(owners, coarse, palette)
+
+
+def _tile(cells: np.ndarray) -> int:
+    """The value of several cells as one: of the last column, the most frequent that is not free."""
+    last = cells[:, -1]
+    taken = last[last != FREE]
+    return int(np.bincount(taken).argmax()) if len(taken) else FREE
+
+
+def _cell_style(owners: Owners, value: int, palette: Palette) -> Style:
+    return palette.cell(None if value < FIRST_NAMED else owners.named[value - FIRST_NAMED].colour)

@@ -17,9 +17,11 @@ from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
 from console.core.times import age, clock
-from console.core.view import Mode
+from console.core.view import Mode, View
 from console.tui.palette import Palette
 from forensics.verdict import Verdict
+
+_ALWAYS = 2
 
 
 def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> Text:
@@ -33,6 +35,9 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
         for severity, mark in SEVERITY_MARKS.items():
             n = sum(i.severity is severity for i in desk.rollup.incidents)
             line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
+        fullest = next(iter(desk.rollup.held), None)
+        if fullest is not None and fullest.share is not None and line.cell_len + 16 <= width:
+            line.append(f"  held {fullest.share:.0%}")
     line.append("  RO")
     return cut(line, width)
 
@@ -58,8 +63,11 @@ def mode_words(desk: Desk, now_us: int) -> str:
     old = age(now_us - desk.shown.taken_us)
     if desk.failure is not None:
         return f"STALE −{old}"
+    replay = desk.view.replay
+    if replay is not None:
+        return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
-        return f"PAUSED −{old}" + (" newer!" if desk.newer is not None else "")
+        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer is not None else "")
     return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 
@@ -75,6 +83,29 @@ def counts_line(known: Rollup, width: int, palette: Palette) -> Text:
     return cut(line, width)
 
 
+def view_line(view: View, said: str, fault: str, width: int, palette: Palette, right: str = "") -> Text:
+    """The view in words: title, range, filter, sort, what is left; a fault of any of them instead. `right`: the record."""
+    line = Text(" ", end="", no_wrap=True)
+    if fault:
+        line.append(f"! {printable(fault)}", style="bold")
+        return cut(line, width)
+    if view.title:
+        line.append(f"{printable(view.title)}  ", style=palette.strong)
+    line.append(view.range.text or "all of the record", style=palette.quiet)
+    if view.cursor_us is not None:
+        line.append(f"  at {clock(view.cursor_us)}", style=palette.strong)
+    if view.filter:
+        line.append(f"  /{printable(view.filter)}", style=palette.strong)
+    if view.sort is not None:
+        line.append(f"  sort {'▼' if view.sort.descending else '▲'}{printable(view.sort.column)}", style=palette.quiet)
+    if said:
+        line.append(f"  {said}", style=palette.quiet)
+    if right and line.cell_len + len(right) + 3 <= width:
+        line.append(" " * (width - line.cell_len - len(right) - 1))
+        line.append(right, style="bold" if "BROKEN" in right else palette.quiet)
+    return cut(line, width)
+
+
 def rule(title: str, width: int, palette: Palette, right: str = "") -> Text:
     """── TITLE ───────── right ──."""
     title = shorten(title, max(width - 6, 3))
@@ -87,12 +118,12 @@ def rule(title: str, width: int, palette: Palette, right: str = "") -> Text:
 
 
 def footer(hints: Iterable[Action], width: int, palette: Palette) -> Text:
-    """At most eight hints; the rest is under `?`."""
+    """At most eight hints, of which the last two always have room; the rest is under `?`."""
     line = Text(" ", end="", no_wrap=True)
-    for action in hints:
-        hint = f"{action.shown} {action.hint_words}"
-        if line.cell_len + len(hint) + 2 > width:
-            break
+    shown = list(hints)
+    while len(shown) > _ALWAYS and 1 + sum(len(f"{a.shown} {a.hint_words}") + 2 for a in shown) > width:
+        del shown[-_ALWAYS - 1]
+    for action in shown:
         line.append(action.shown, style=palette.strong)
         line.append(f" {action.hint_words}  ", style=palette.quiet)
     return cut(line, width)

@@ -31,8 +31,8 @@ class Notice:
         return block
 
 
-def notice(desk: Desk, ledger: Path) -> Notice | None:
-    """The notice that the desk deserves; None where there is something to show."""
+def absence(desk: Desk, ledger: Path) -> Notice | None:
+    """Why there is nothing of this ledger to show yet; None where there is."""
     quoted = shlex.quote(str(ledger))
     if desk.is_remembered and desk.failure is None:
         return None
@@ -42,7 +42,15 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
         return Notice("The ledger could not be read", printable(desk.failure.what), f"Next: {desk.failure.remedy}.")
     if desk.shown is not None and desk.shown.empty:
         return _empty(desk.shown, quoted)
-    if desk.shown is not None and not desk.shown.incidents:
+    return None
+
+
+def notice(desk: Desk, ledger: Path) -> Notice | None:
+    """Why there is no incident to show; None where there is one."""
+    told, quoted = absence(desk, ledger), shlex.quote(str(ledger))
+    if told is not None or desk.shown is None:
+        return told
+    if not desk.shown.incidents:
         judged = counted(desk.shown.reads.responses.num_rows - desk.shown.judging, "response")
         return Notice(
             "No incident",

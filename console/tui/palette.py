@@ -1,65 +1,65 @@
-"""Colours of the terminal screens, by theme; every one of them only repeats what a glyph or a word says."""
+"""Colours of the terminal screens, from the themes of the core; every one only repeats what a glyph or a word says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import Theme as TextualTheme
 
-from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Mark, Severity
+from console.core.marks import Severity
+from console.core.palettes import DARK, THEMES, Theme
 from forensics.verdict import Verdict
 
-DARK = Theme(
-    "kvwitness-dark",
-    primary="#56B4E9",
-    secondary="#8AA0B4",
-    accent="#56B4E9",
-    warning="#E69F00",
-    error="#E8702A",
-    foreground="#E6E6E6",
-    background="#121212",
-    surface="#121212",
-    panel="#1E1E1E",
-    dark=True,
-)
-LIGHT = Theme(
-    "kvwitness-light",
-    primary="#0B6199",
-    secondary="#44586A",
-    accent="#0B6199",
-    warning="#8F6000",
-    error="#8A1400",
-    foreground="#1A1A1A",
-    background="#FFFFFF",
-    surface="#FFFFFF",
-    panel="#F0F0F0",
-    dark=False,
-)
+PREFIX = "kvwitness-"
+_PANELS = {"dark": "#1E1E1E", "light": "#F0F0F0", "contrast": "#202020"}
+_OWN = "ansi_default"
+"""The terminal's own colour."""
+
+
+def textual_theme(theme: Theme) -> TextualTheme:
+    """The same theme as Textual has it; without a ground of its own it leaves the terminal's."""
+    ground, ink = theme.ground or _OWN, theme.ink or _OWN
+    named = {severity: _textual(colour) for severity, colour in theme.severities.items()}
+    return TextualTheme(
+        PREFIX + theme.name, primary=named[Severity.P4], secondary=theme.quiet or _OWN, accent=named[Severity.P4],
+        warning=named[Severity.P2], error=named[Severity.P1], foreground=ink, background=ground, surface=ground,
+        panel=_PANELS.get(theme.name, _OWN), boost=ground, dark=theme.is_dark, ansi=not theme.ground,
+    )  # fmt: skip
+
+
+def _textual(colour: str) -> str:
+    return colour if colour.startswith("#") else f"ansi_{colour}" if colour else _OWN
+
+
+def palette_of(textual_name: str) -> Palette:
+    """The colours of a theme by Textual's name for it; of one that is not ours, the dark ones."""
+    return Palette(THEMES.get(textual_name.removeprefix(PREFIX), DARK))
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Styles for a dark or a light ground."""
+    """Styles of one theme."""
 
-    dark: bool
+    theme: Theme
 
-    def mark(self, mark: Mark, *, bold: bool = False) -> Style:
-        """The style of a mark."""
-        return Style(color=mark.dark if self.dark else mark.light, bold=bold)
+    @property
+    def dark(self) -> bool:
+        """Whether the ground is dark."""
+        return self.theme.is_dark
 
     def severity(self, severity: Severity) -> Style:
         """The style of a severity."""
-        return self.mark(SEVERITY_MARKS[severity], bold=True)
+        return Style(color=self.theme.severities[severity] or None, bold=True)
 
     def verdict(self, verdict: Verdict, *, bold: bool = False) -> Style:
         """The style of a verdict."""
-        return self.mark(VERDICT_MARKS[verdict], bold=bold)
+        return Style(color=self.theme.verdicts[verdict] or None, bold=bold)
 
     @property
     def quiet(self) -> Style:
         """Text that matters less, still at 4.5:1."""
-        return Style(color="#A0A0A0" if self.dark else "#5A5A5A")
+        return Style(color=self.theme.quiet or None)
 
     @property
     def strong(self) -> Style:
@@ -67,7 +67,13 @@ class Palette:
         return Style(bold=True)
 
     def owner(self, colour: str) -> Style:
-        """A tenant's letter: its hue as a ground, so that the letter stays readable."""
-        return Style(
-            color="#000000" if colour in ("#CCBB44", "#66CCEE", "#EE6677", "#BBBBBB") else "#FFFFFF", bgcolor=colour
-        )
+        """A tenant's letter: its hue as a ground, so that the letter stays readable; without colours, reversed."""
+        if not self.theme.ground:
+            return Style(reverse=True)
+        return Style(color=self.theme.letter_on(colour) or None, bgcolor=colour)
+
+    def cell(self, colour: str | None) -> Style:
+        """A letter of the page map: an owner's, or of what has none."""
+        if colour is None or not self.theme.ground:
+            return self.quiet
+        return Style(color=colour, bold=not self.dark)

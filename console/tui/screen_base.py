@@ -14,32 +14,30 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from console.core.actions import actions_of, hints_of
-from console.core.places import TABS, Place
+from console.core.looking import left_of
+from console.core.places import Place
+from console.core.printable import printable
+from console.core.times import duration
 from console.tui.line_list import LineList
-from console.tui.lines import footer, header, tab_line
-from console.tui.palette import Palette
+from console.tui.lines import cut, footer, header, tab_line, view_line
+from console.tui.notices import Notice
+from console.tui.palette import Palette, palette_of
+from console.tui.table_actions import SHEET_OF
 
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
 SMALLEST = (60, 18)
-
-
-BUILT = frozenset(
-    {
-        *(f"go_{place}" for place in TABS), "open", "back", "pause", "follow", "next_found", "previous_found", "next_response", "previous_response",
-        "next_incident", "previous_incident", "down", "up", "first", "last", "half_down", "half_up", "copy", "help", "quit",
-    }
-)  # fmt: skip
-"""Actions that the terminal's screens have."""
+CLOCK_BEHIND_US = 10_000_000
+"""By how much a record may seem to come from the future before it is said."""
 
 
 def bindings_of(place: Place) -> list[BindingType]:
     """Textual bindings of a screen; Enter belongs to the list that has the focus."""
     return [
         Binding(",".join(action.keys), f"desk('{action.id}')", action.words, show=False, id=action.id)
-        for action in actions_of(place, BUILT)
-        if action.id != "open"
+        for action in actions_of(place)
+        if action.keys and action.id != "open"
     ]
 
 
@@ -57,13 +55,14 @@ class DeskScreen(Screen[None]):
     @property
     def palette(self) -> Palette:
         """Colours of the present theme."""
-        return Palette(self.app.current_theme.dark)
+        return palette_of(self.app.theme)
 
     def compose(self) -> ComposeResult:
         """Header, body, footer, and the line that a terminal too small gets."""
         yield Static(id="header", markup=False)
         yield Static(id="tabs", markup=False)
         yield Static(id="crumbs", markup=False)
+        yield Static(id="notice", markup=False)
         yield from self.compose_body()
         yield Static(id="footer", markup=False)
         yield Static(id="too-small", markup=False)
@@ -74,10 +73,6 @@ class DeskScreen(Screen[None]):
 
     def draw_body(self, width: int) -> None:
         """Draw the middle from the desk."""
-        raise NotImplementedError
-
-    def crumbs(self) -> Text:
-        """Where one is."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -103,23 +98,49 @@ class DeskScreen(Screen[None]):
             words = f"needs {SMALLEST[0]}×{SMALLEST[1]}, now {width}×{height}"
             self.query_one("#too-small", Static).update(words)
             return
-        app = self.console_app
-        palette = self.palette
-        self.query_one("#header", Static).update(header(app.desk, app.ledger_name, app.source.now_us(), width, palette))
-        self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
-        self.query_one("#crumbs", Static).update(self.crumbs())
-        self.query_one("#footer", Static).update(footer(hints_of(self.PLACE, BUILT), width, palette))
+        self.draw_frame()
         self.draw_body(width)
 
+    def draw_frame(self) -> None:
+        """What stands around the body: ages in it move on although nothing else does."""
+        if not self.query("#header") or self.has_class("-small"):
+            return
+        app, palette, width = self.console_app, self.palette, self.app.size.width
+        self.query_one("#header", Static).update(header(app.desk, app.ledger_name, app.now_us(), width, palette))
+        self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
+        self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())
+        self.query_one("#footer", Static).update(footer(hints_of(self.PLACE), width, palette))
+
+    def crumbs(self) -> Text:
+        """The view in words, what is left of the screen's table, and how whole the record is."""
+        app, width = self.console_app, self.app.size.width
+        known = app.desk.rollup
+        if known is None:
+            return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
+        at = app.looking()
+        said = left_of(known, SHEET_OF[self.PLACE], at, app.now_us()).words
+        return view_line(app.desk.view, said, at.fault, width, self.palette, known.record_words)
+
+    def _fault_line(self, width: int) -> Text | None:
+        """What is wrong with the picture as a whole, and what to do: on every screen in the same place."""
+        desk, now = self.console_app.desk, self.console_app.now_us()
+        if desk.rollup is None:
+            return None
+        words = ""
+        if desk.failure is not None:
+            words = f"{desk.failure.what}; {desk.failure.remedy}"
+        elif (desk.rollup.data_us or 0) - now > CLOCK_BEHIND_US:
+            behind = duration((desk.rollup.data_us or 0) - now)
+            words = f"this machine's clock is {behind} behind the record: ages are wrong; set the clock"
+        return cut(Text(f" ! {printable(words)}", end="", style="bold"), width) if words else None
+
+    def tell(self, told: Notice | None) -> None:
+        """A notice in the place of the body, or the body again."""
+        self.set_class(told is not None, "-notice")
+        self.query_one("#notice", Static).update(told.text(self.palette) if told else "")
+
     def action_desk(self, action: str) -> None:
-        """One action of the table: the screen's own, the focused list's, or the app's."""
-        if action.startswith("go_"):
-            self.console_app.go(Place(action.removeprefix("go_")))
-            return
-        own = getattr(self, f"do_{action}", None)
-        if own is not None:
-            own()
-            return
+        """One action of the table: the focused list's, or the screen's own, or the app's."""
         moves = {"down": ("step", 1), "up": ("step", -1), "half_down": ("half", 1), "half_up": ("half", -1)}
         moves |= {"first": ("edge", -1), "last": ("edge", 1)}
         if action in moves:
@@ -127,4 +148,4 @@ class DeskScreen(Screen[None]):
             if isinstance(self.focused, LineList):
                 getattr(self.focused, f"action_{name}")(by)
             return
-        getattr(self.console_app, f"do_{action}")()
+        self.console_app.ask_or_do(action)

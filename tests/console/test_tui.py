@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pilots import NOW_US, SIZES, app_of, around, opened, until
 from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 from text_snapshot import screen_lines, screen_text
 
@@ -17,29 +18,12 @@ from console.core.view import Mode, View
 from console.tui.app import ConsoleApp
 from console.tui.incident_screen import IncidentScreen
 from console.tui.line_list import LineList
-from console.tui.screen_base import BUILT
-
-NOW_US = 1_790_000_060_000_000
-SIZES = [(80, 24), (160, 48)]
-DEADLINE_SECONDS = 20
+from console.tui.screens import SCREENS
 
 
-async def until(pilot, condition, what: str) -> None:
-    """Wait for a condition, not for a time."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"still waiting for {what}"
-        await pilot.pause(0.02)
-    await pilot.pause()
-
-
-async def opened(pilot, app: ConsoleApp) -> None:
-    await until(pilot, lambda: app.desk.shown is not None or app.desk.failure is not None, "the first reading")
-
-
-def app_of(path: Path, now_us: int = NOW_US, incident: str | None = None) -> ConsoleApp:
-    view = View(place=Place.INCIDENT, incident=incident) if incident else None
-    return ConsoleApp(LedgerSource(path, now_us=lambda: now_us, engine="replay"), view)
+def live_app(scene: Scene, kept: Path) -> ConsoleApp:
+    source = LedgerSource(scene.directory, now_us=lambda: scene.now, engine="replay")
+    return ConsoleApp(source, View(place=Place.INCIDENTS), around=around(kept))
 
 
 def test_the_private_attribute_that_text_snapshots_need_exists():
@@ -69,7 +53,7 @@ async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
         monkeypatch.setattr(source_module, "foreign_reads", lambda *_, **__: 1 / 0)
     elif state == "loading":
         monkeypatch.setattr(LedgerSource, "read_if_changed", lambda _: None)
-    app = app_of(path)
+    app = app_of(path, tmp_path)
     async with app.run_test(size=size) as pilot:
         if state == "loading":
             await pilot.pause()
@@ -89,8 +73,8 @@ async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
 
 
 @pytest.mark.parametrize("size", [(59, 24), (80, 17), (1, 1), (60, 18), (100, 30), (139, 40), (140, 40), (250, 80)])
-async def test_every_size_is_drawn_or_refused_in_words(size, here):
-    app = app_of(here)
+async def test_every_size_is_drawn_or_refused_in_words(size, here, tmp_path):
+    app = app_of(here, tmp_path)
     async with app.run_test(size=size) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
@@ -102,9 +86,9 @@ async def test_every_size_is_drawn_or_refused_in_words(size, here):
         assert ("VICTIM" in "\n".join(lines)) == (not small)
 
 
-async def test_nothing_is_said_by_colour_alone(here, monkeypatch):
+async def test_nothing_is_said_by_colour_alone(here, monkeypatch, tmp_path):
     monkeypatch.setenv("NO_COLOR", "1")
-    app = app_of(here)
+    app = app_of(here, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         text = screen_text(app)
@@ -116,8 +100,8 @@ async def test_nothing_is_said_by_colour_alone(here, monkeypatch):
         assert "━ proved" in screen_text(app)
 
 
-async def test_keys_of_the_list(here):
-    app = app_of(here)
+async def test_keys_of_the_list(here, tmp_path):
+    app = app_of(here, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         first, second = (incident.id for incident in app.desk.shown.incidents)
@@ -147,7 +131,7 @@ async def test_n_goes_through_found_pages_over_responses_and_back(tmp_path):
         ordinary(scene, f"donor-{victim}", ACME, 1, 3)
         short_handoff(scene, victim, BRIO, 1, 3)
     scene.close()
-    app = app_of(tmp_path / "ledger")
+    app = app_of(tmp_path / "ledger", tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
@@ -173,8 +157,8 @@ async def test_n_goes_through_found_pages_over_responses_and_back(tmp_path):
         assert app.desk.reading.rid == "victim-1"
 
 
-async def test_braces_change_the_incident_and_escape_goes_back(here):
-    app = app_of(here)
+async def test_braces_change_the_incident_and_escape_goes_back(here, tmp_path):
+    app = app_of(here, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         first, second = (incident.id for incident in app.desk.shown.incidents)
@@ -189,24 +173,17 @@ async def test_braces_change_the_incident_and_escape_goes_back(here):
         assert app.screen.query_one("#incidents", LineList).cursor_key == first
 
 
-async def test_every_action_of_the_table_does_something_or_is_a_move(here):
-    app = app_of(here)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, app)
-        moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
-        for place, screen in ((Place.INCIDENTS, app.screen), (Place.INCIDENT, IncidentScreen())):
-            for action in actions_of(place, BUILT):
-                done = (
-                    action.id in moves
-                    or action.id.startswith("go_")
-                    or hasattr(screen, f"do_{action.id}")
-                    or hasattr(app, f"do_{action.id}")
-                )
-                assert done, action
+def test_every_action_of_the_table_is_there():
+    """A move belongs to the list that has the focus; Enter posts what the screen listens to."""
+    moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
+    for place, screen in (*SCREENS.items(), (Place.INCIDENT, IncidentScreen)):
+        for action in actions_of(place):
+            there = action.id in moves or action.id.startswith("go_")
+            assert there or any(hasattr(owner, f"do_{action.id}") for owner in (screen, ConsoleApp)), (place, action)
 
 
-async def test_a_live_ledger_is_followed_paused_and_followed_again(live_scene):
-    app = ConsoleApp(LedgerSource(Path("live-ledger"), now_us=lambda: live_scene.now, engine="replay"))
+async def test_a_live_ledger_is_followed_paused_and_followed_again(live_scene, tmp_path):
+    app = live_app(live_scene, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         assert "LIVE 1s" in screen_lines(app)[0]
@@ -217,7 +194,7 @@ async def test_a_live_ledger_is_followed_paused_and_followed_again(live_scene):
         live_scene.beat()
         live_scene.flush()
         await until(pilot, lambda: app.desk.newer is not None, "news")
-        assert "newer!" in screen_lines(app)[0]
+        assert ", " in screen_lines(app)[0].split("PAUSED")[1] and " newer" in screen_lines(app)[0]
         assert "6 responses" in screen_text(app)
         await pilot.press("space")
         await until(pilot, lambda: "8 responses" in screen_text(app), "the newer picture")
@@ -227,8 +204,8 @@ async def test_a_live_ledger_is_followed_paused_and_followed_again(live_scene):
         assert "FINISHED" in screen_lines(app)[0]
 
 
-async def test_opening_an_incident_holds_the_picture_until_it_is_left(live_scene):
-    app = ConsoleApp(LedgerSource(Path("live-ledger"), now_us=lambda: live_scene.now, engine="replay"))
+async def test_opening_an_incident_holds_the_picture_until_it_is_left(live_scene, tmp_path):
+    app = live_app(live_scene, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
@@ -243,7 +220,7 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
     short_handoff(scene, "victim", BRIO, 1, 3)
     scene.beat()
     scene.flush()
-    app = ConsoleApp(LedgerSource(scene.directory, now_us=lambda: scene.now, engine="replay"))
+    app = live_app(scene, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         (incident,) = app.desk.shown.incidents
@@ -254,15 +231,15 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
         assert app.screen.query_one("#incidents", LineList).cursor_key == incident.id
 
 
-async def test_an_incident_that_is_asked_for_is_opened(here, finished):
-    app = app_of(here, incident=finished.incidents[1].id.lower())
+async def test_an_incident_that_is_asked_for_is_opened(here, finished, tmp_path):
+    app = app_of(here, tmp_path, view=View(place=Place.INCIDENT, incident=finished.incidents[1].id.lower()))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
         assert finished.incidents[1].id in screen_text(app)
 
 
-async def test_an_incident_that_is_not_there_is_missed_in_words(here):
-    app = app_of(here, incident="I-none")
+async def test_an_incident_that_is_not_there_is_missed_in_words(here, tmp_path):
+    app = app_of(here, tmp_path, view=View(place=Place.INCIDENT, incident="I-none"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "No such incident" in screen_text(app), "the words")
         assert not isinstance(app.screen, IncidentScreen)
@@ -273,7 +250,7 @@ async def test_what_clients_chose_is_drawn_harmless(tmp_path):
     ordinary(scene, "donor\x1b]0;owned\x07", ACME, 1, 3)
     short_handoff(scene, "[red]victim[/red]\x1b[2J日本", BRIO, 1, 3)
     scene.close()
-    app = app_of(scene.directory)
+    app = app_of(scene.directory, tmp_path)
     async with app.run_test(size=(160, 48)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
@@ -284,9 +261,9 @@ async def test_what_clients_chose_is_drawn_harmless(tmp_path):
         assert "\\x1b[2J" in text
 
 
-async def test_key_to_paint_is_quick(here):
+async def test_key_to_paint_is_quick(here, tmp_path):
     """The bar is 100 ms at p95; this is loaded hardware, so the test asks for the median."""
-    app = app_of(here)
+    app = app_of(here, tmp_path)
     async with app.run_test(size=(160, 48)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")

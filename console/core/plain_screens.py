@@ -1,0 +1,117 @@
+"""Overview, Pages, Held, Latency and Events as lines of plain words, one fact a line; the incidents stand in `plain`.
+
+Invariant: a line says what its screen says, of the same view; no box characters, no colour, everything printable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from console.core.looking import Looking, left_of
+from console.core.overview import overview
+from console.core.page_map import page_map, whole_area
+from console.core.places import Place
+from console.core.printable import counted, printable
+from console.core.rollup import Rollup
+from console.core.snapshot import Snapshot
+from console.core.times import duration, moment
+from console.core.triage import Entry
+from console.core.what_if import what_if_of, what_if_words
+from forensics.rows import rows_of
+
+_COLS = 512
+
+
+def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+    """Open incidents, detectors, the fullest pool, the worst length."""
+    figure = overview(known, at.view, at.span, entries, now_us)
+    yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}"
+    for stood in figure.incidents:
+        i = stood.incident
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in i.counts.items() if n) or "no response"
+        yield f"open incident {i.id}, severity {i.severity.name}, {i.title}, {counts}, {stood.standing.state}"
+    for d in figure.detectors:
+        looked = "not counted" if d.looked is None else f"{d.looked:,}"
+        yield f"detector {d.code}, {d.words}: {d.hits:,} hits, looked: {looked}, {d.state}"
+    if figure.held is not None:
+        yield f"fullest pool {printable(figure.held.worker)}/{printable(figure.held.pool)}: {figure.held.forecast.words}"
+    if figure.latency is not None:
+        yield f"prefill of {figure.latency.label} tokens: p5 {figure.latency.p5_ms:,.1f} ms"
+
+
+def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+    """Pools, then holders."""
+    tried = what_if_words(at.view)
+    if tried:
+        yield f"what if: {tried}; not as measured"
+    for f in known.held_if(what_if_of(at.view)):
+        held = f.stacked["held"][-1] if f.starts_us else 0.0
+        of = "not known" if f.limit is None else f"{f.limit:,}"
+        yield f"pool {printable(f.worker)}/{printable(f.pool)}: {held:,.0f} pages held of {of}"
+        yield f"steady state: {f.formula}, room for {f.forecast.room:,}"
+        yield f"forecast: {f.forecast.words}"
+    left = left_of(known, "holders", at, now_us)
+    yield f"holders: {left.words}"
+    for row in rows_of(left.rows):
+        late = ", overdue" if row["overdue"] == "yes" else ""
+        yield (
+            f"holder {printable(row['rid'])}, tenant {printable(row['tenant'])}, {counted(row['pages'], 'page')}, "
+            f"for {duration(round(row['age_s'] * 1e6))}, {printable(row['why'])}, deadline {moment(row['deadline'])}{late}"
+        )
+
+
+def plain_latency(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+    """Lengths."""
+    left = left_of(known, "latency", at, now_us)
+    kept = set(left.rows["bucket_tokens"].to_pylist())
+    yield f"lengths: {left.words}"
+    for n in known.latency.lengths:
+        if n.bucket_tokens not in kept:
+            continue
+        change = "too few to compare" if n.few else "no baseline" if n.change is None else f"{n.change:+.0%}"
+        state = ", suspicious" if n.suspicious else ""
+        base = "none" if n.baseline_p5_ms is None else f"{n.baseline_p5_ms:,.1f} ms"
+        yield (
+            f"{n.label} tokens, {counted(n.requests, 'request')}: p5 {n.p5_ms:,.1f} ms, baseline {base}, {change}, "
+            f"floor {n.floor_ms:,.1f} ms, below it {n.below_floor}{state}"
+        )
+
+
+def plain_events(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+    """The latest events."""
+    left = left_of(known, "events", at, now_us)
+    yield f"events: {left.words}"
+    for row in rows_of(left.rows):
+        who = f"{printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
+        yield f"{moment(row['t'])} {who} {row['op']} {printable(row['rid'])}: {printable(row['says'])}"
+
+
+def plain_pages(snapshot: Snapshot) -> Iterator[str]:
+    """Foreign reads and late writes of every pool."""
+    for key, pool in snapshot.pools:
+        area = whole_area(snapshot, key, pool)
+        drawn = page_map(snapshot, area, rows=1, cols=_COLS)
+        more = f", and {drawn.markers_left_out} more" if drawn.markers_left_out else ""
+        yield f"pool {printable(key[0])} epoch {key[1]} {printable(pool)}: {counted(len(drawn.markers), 'mark')}{more}"
+        for m in drawn.markers:
+            whose = f"{printable(m.rid)}, of {printable(m.donor)}"
+            yield f"{m.kind}, {moment(m.t_us)}, page {m.page}, {whose}, incident {m.incident or 'none'}: {printable(m.words)}"
+
+
+_OF_ROLLUP: dict[Place, Callable[[Rollup, Looking, int], Iterator[str]]] = {
+    Place.HELD: plain_held, Place.LATENCY: plain_latency, Place.EVENTS: plain_events,
+}  # fmt: skip
+
+
+def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+    """The lines of the view's screen, what its range or filter is wrong about first."""
+    if at.fault:
+        yield f"left out: {at.fault}"
+    if at.view.place is Place.OVERVIEW:
+        yield from plain_overview(snapshot.rollup, at, entries, now_us)
+    elif at.view.place is Place.PAGES:
+        yield from plain_pages(snapshot)
+    elif at.view.place is Place.RUNS:
+        yield "runbooks and their runs: `runbook list` prints them"
+    else:
+        yield from _OF_ROLLUP[at.view.place](snapshot.rollup, at, now_us)

@@ -1,0 +1,49 @@
+"""Moving over the record: what is looked at, a stretch earlier or later, nearer or farther.
+
+Invariant: a move never leaves the record; what shows all of it again is the range `all`, which follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from console.core.rollup import Rollup
+from console.core.time_range import ALL, Span, TimeRange, rfc3339
+from console.core.view import View
+
+STRETCHES = 20
+"""`[` and `]` move by one of so many equal parts of what is looked at."""
+_LEAST_US = 1_000
+
+
+def extent(known: Rollup, span: Span) -> tuple[int, int] | None:
+    """First and last moment of `span` within the record, us UTC; None where there is nothing recorded in it."""
+    if known.first_us is None or known.data_us is None:
+        return None
+    start = max(known.first_us, span.start_us if span.start_us is not None else known.first_us)
+    end = min(known.data_us, span.end_us if span.end_us is not None else known.data_us)
+    return (start, end) if start <= end else None
+
+
+def stepped(view: View, looked: tuple[int, int], by: int) -> View:
+    """Point `by` stretches later; without a point yet, from the end backwards and from the beginning onwards."""
+    start, end = looked
+    at = view.cursor_us if view.cursor_us is not None else (end if by < 0 else start)
+    return pointed(view, looked, at + by * max((end - start) // STRETCHES, 1))
+
+
+def pointed(view: View, looked: tuple[int, int], at_us: int) -> View:
+    """Point at a moment, or at the nearest that is looked at."""
+    return replace(view, cursor_us=min(max(at_us, looked[0]), looked[1]))
+
+
+def zoomed(view: View, known: Rollup, looked: tuple[int, int], factor: float) -> View:
+    """`factor` times as much time, around what is pointed at, else around the middle."""
+    start, end = looked
+    centre = view.cursor_us if view.cursor_us is not None and start <= view.cursor_us <= end else (start + end) // 2
+    half = max(round((end - start) * factor / 2), _LEAST_US)
+    first, last = known.first_us or 0, known.data_us or 0
+    if centre - half <= first and centre + half >= last:
+        return view.with_range(ALL)
+    start, end = max(centre - half, first), min(centre + half, last)
+    return view.with_range(TimeRange(rfc3339(start), rfc3339(end + 1)))

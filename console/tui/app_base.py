@@ -1,0 +1,114 @@
+"""What every group of actions of the terminal console works on: the source, the desk, and how a screen is drawn again.
+
+Invariant: an action that cannot be done raises one of `REFUSALS`; it is said in words, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from textual.app import App
+
+from console.core.commands import CommandError
+from console.core.desk import Desk
+from console.core.export import ExportError
+from console.core.filter_language import FilterError
+from console.core.looking import Looking, looking
+from console.core.rollup import Rollup
+from console.core.saved_views import SavedViewError, views_file
+from console.core.source import LedgerSource
+from console.core.time_moves import extent
+from console.core.time_range import BadRange
+from console.core.triage import Entry, TriageBook, TriageError, state_directory
+from console.core.view import View
+from console.core.what_if import WhatIfError
+
+
+class Refused(Exception):
+    """What was asked for cannot be done: why, and what to do."""
+
+
+REFUSALS = (Refused, CommandError, FilterError, BadRange, TriageError, SavedViewError, ExportError, WhatIfError)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the console keeps and writes things, and for whom. `exports`: the directory that files are exported to."""
+
+    state: Path
+    views: Path
+    exports: Path
+    who: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_user(cls) -> Surroundings:
+        """Those of the user who runs it."""
+        return cls(state_directory(), views_file(), Path.cwd(), getpass.getuser(), dict(os.environ))
+
+
+class DeskApp(App[None]):
+    """An app over one desk at a time."""
+
+    def __init__(self, source: LedgerSource, view: View, around: Surroundings) -> None:
+        super().__init__()
+        self.source, self.around, self.desk = source, around, Desk(view)
+        self.said: tuple[Entry, ...] = ()
+        self._said_once: set[str] = set()
+
+    @property
+    def now_us(self) -> Callable[[], int]:
+        """The clock of the source, us UTC."""
+        return self.source.now_us
+
+    @property
+    def known(self) -> Rollup:
+        """What is shown. Raises Refused before there is anything."""
+        if self.desk.rollup is None:
+            raise Refused("the ledger has not been read yet; wait for the first picture")
+        return self.desk.rollup
+
+    def looking(self) -> Looking:
+        """What the view's range and filter mean. Raises Refused."""
+        return looking(self.known, self.desk.view, self.now_us())
+
+    def looked(self) -> tuple[int, int]:
+        """First and last moment that is looked at, us UTC. Raises Refused."""
+        reach = extent(self.known, self.looking().span)
+        if reach is None:
+            raise Refused("nothing is recorded in this range; z shows the whole record")
+        return reach
+
+    def change(self, view: View) -> None:
+        """Look at something else, and draw it; a view that follows again shows what is newest."""
+        desk = replace(self.desk, view=view)
+        if desk.newer is not None and not view.paused:
+            desk = replace(desk, newer=None).offer(desk.newer)
+        self.desk = desk
+        self.redraw()
+
+    def book(self) -> TriageBook:
+        """What people said of this ledger's incidents. Raises TriageError."""
+        return TriageBook(self.around.state, self.source.path, who=self.around.who, now_us=self.now_us)
+
+    def redraw(self) -> None:
+        """Draw the screen that is seen."""
+        raise NotImplementedError
+
+    def show_view(self, view: View) -> None:
+        """Go to where a view looks."""
+        raise NotImplementedError
+
+    def say_once(self, words: str) -> None:
+        """A message that is not repeated while the console is open."""
+        if words not in self._said_once:
+            self._said_once.add(words)
+            self.say(words)
+
+    def say(self, words: str, title: str = "") -> None:
+        """A message that goes away by itself."""
+        self.notify(words, title=title, markup=False)

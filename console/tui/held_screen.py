@@ -1,0 +1,100 @@
+"""The Held screen: what keeps pages from being used, when the pool would be full, and for whom they are held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from console.core.held_capacity import HeldFigure
+from console.core.looking import left_of
+from console.core.places import Place
+from console.core.what_if import WhatIfError, what_if_of, what_if_words, with_what_if_of
+from console.tui.canvas import Canvas
+from console.tui.held_lines import chart_lines, figure_words, holder_table, pool_key, pool_lines
+from console.tui.line_list import LineList
+from console.tui.lines import rule
+from console.tui.notices import Notice, absence
+from console.tui.screen_base import DeskScreen, bindings_of
+from forensics.rows import rows_of
+
+MOST_POOLS = 3
+"""Pools in sight at once; more of them scroll."""
+
+
+class HeldScreen(DeskScreen):
+    """Pools, the chart of one, the holders."""
+
+    PLACE: ClassVar[Place] = Place.HELD
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.HELD)
+
+    def compose_body(self) -> ComposeResult:
+        """Pools, chart, words, holders."""
+        yield LineList(id="pools")
+        yield Canvas(id="held-chart")
+        yield Canvas(id="holders-titles")
+        yield LineList(id="holders")
+
+    def draw_body(self, width: int) -> None:
+        """The pool under the cursor."""
+        app, palette = self.console_app, self.palette
+        told = absence(app.desk, app.source.path)
+        known = app.desk.rollup
+        if told is None and known is not None and not known.held:
+            told = Notice(
+                "No gauges", "Nobody sampled how many pages were held in this record.",
+                "Next: 7 shows its events; gauges are written once a second by an engine that records.",
+            )  # fmt: skip
+        self.tell(told)
+        if known is None or told is not None:
+            return
+        figures = self._figures()
+        pools = self.query_one("#pools", LineList)
+        pools.styles.height = min(len(figures), MOST_POOLS)
+        wanted = app.desk.view.pool if app.desk.view.pool in {pool_key(f) for f in figures} else None
+        pools.show(pool_lines(figures, palette), wanted)
+        self._draw_pool(figures, width)
+        left = left_of(known, "holders", app.looking(), app.now_us())
+        titles, lines = holder_table(rows_of(left.rows), width, palette)
+        self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
+        self.query_one("#holders", LineList).show(lines)
+
+    def _figures(self) -> tuple[HeldFigure, ...]:
+        app = self.console_app
+        try:
+            tried = what_if_of(app.desk.view)
+        except WhatIfError as error:
+            app.say_once(f"{error}; it is left out")
+            return app.known.held
+        return app.known.held_if(tried) if what_if_words(app.desk.view) else app.known.held
+
+    def _draw_pool(self, figures: tuple[HeldFigure, ...], width: int) -> None:
+        app, palette = self.console_app, self.palette
+        here = self.query_one("#pools", LineList).cursor_key
+        figure = next((f for f in figures if pool_key(f) == here), figures[0])
+        height = max((app.size.height - 10 - min(len(figures), MOST_POOLS)) // 2, 4)
+        lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, pool_key(figure))]
+        lines += chart_lines(figure, app.desk.view.cursor_us, palette, width, height)
+        lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
+        self.query_one("#held-chart", Canvas).show(lines)
+
+    @on(LineList.Moved, "#pools")
+    def _select(self, event: LineList.Moved) -> None:
+        app = self.console_app
+        app.desk = replace(app.desk, view=replace(app.desk.view, pool=event.key))
+        self._draw_pool(self._figures(), app.size.width)
+
+    def do_what_if(self, text: str = "") -> None:
+        """Try other rates; without any, ask for them, or take back what is tried."""
+        app = self.console_app
+        if not text and not what_if_words(app.desk.view):
+            app.ask("what-if rate=2 ")
+            return
+        app.change(with_what_if_of(app.desk.view, text))
+
+    @on(LineList.Opened, "#holders")
+    def _open_holder(self, event: LineList.Opened) -> None:
+        self.console_app.attempt("response", event.key.split("|")[0])

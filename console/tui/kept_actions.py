@@ -1,0 +1,69 @@
+"""Actions that are kept: what is said of incidents, and views saved under a name. Never in the ledger."""
+
+from __future__ import annotations
+
+from console.core.incidents import Incident
+from console.core.saved_views import load_views, save_view
+from console.core.time_range import length_us
+from console.core.triage import TriageError
+from console.tui.app_base import DeskApp, Refused
+
+
+class KeptActions(DeskApp):
+    """Seen, silenced, noted, saved."""
+
+    def _chosen(self) -> Incident:
+        incident = self.desk.incident
+        if incident is None:
+            raise Refused("no incident is selected; 2 lists them")
+        return incident
+
+    def do_ack(self, words: str = "") -> None:
+        """Say that an incident is seen as it stands now."""
+        incident = self._chosen()
+        self.book().ack(incident, words)
+        self._heard(f"{incident.id} is acknowledged; it opens again if it grows")
+
+    def do_silence(self, text: str) -> None:
+        """Silence an incident for a time."""
+        incident, (length, _, words) = self._chosen(), text.partition(" ")
+        self.book().silence(incident, length_us(length), words)
+        self._heard(f"{incident.id} is silent for {length}, or until it is over")
+
+    def do_note(self, words: str) -> None:
+        """Note something of an incident."""
+        incident = self._chosen()
+        self.book().note(incident, words)
+        self._heard(f"noted of {incident.id}")
+
+    def _heard(self, words: str) -> None:
+        self.listen()
+        self.say(words)
+        self.redraw()
+
+    def listen(self) -> None:
+        """Read again what people have said; what cannot be read is said once."""
+        try:
+            book = self.book()
+            self.said = book.entries()
+        except (TriageError, OSError) as error:
+            self.said = ()
+            self.say_once(f"what was said of incidents cannot be read: {error}")
+            return
+        for fault in book.faults():
+            self.say_once(fault)
+
+    def do_save_view(self, name: str) -> None:
+        """Save the view under a name."""
+        save_view(self.around.views, name, self.desk.view)
+        self.say(f"{name} is saved in {self.around.views}; :view {name} opens it")
+
+    def do_view(self, name: str) -> None:
+        """Open a saved view."""
+        saved = load_views(self.around.views)
+        if name in saved.faults:
+            raise Refused(f"{name} cannot be opened: {saved.faults[name]}")
+        if name not in saved.views:
+            there = ", ".join(sorted(saved.views)) or "none yet; V saves one"
+            raise Refused(f"there is no saved view {name}; there are: {there}")
+        self.show_view(saved.views[name])

@@ -1,0 +1,96 @@
+"""The Latency screen's lines: one per length of prompt, and the course of one.
+
+Invariant: a length with few requests says so where its change would stand.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from console.core.latency import FEW, Length
+from console.core.printable import printable
+from console.core.times import clock
+from console.tui.charts import braille, placed
+from console.tui.columns import Column, fit, heading, row_text
+from console.tui.line_list import Line
+from console.tui.lines import cut
+from console.tui.palette import Palette
+
+_AXIS = 11
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def length_table(lengths: Sequence[Length], width: int, palette: Palette) -> tuple[Text, list[Line]]:
+    """Column titles and one line per length, keyed by its least tokens."""
+    columns: list[Column[Length]] = [
+        Column("TOKENS", 9, lambda n: n.label, right=True),
+        Column("N", 7, lambda n: f"{n.requests:,}", right=True),
+        Column("FLOOR*", 9, lambda n: _ms(n.floor_ms), 3, right=True),
+        Column("BASE p5", 9, lambda n: _ms(n.baseline_p5_ms), 1, right=True),
+        Column("NOW p5", 9, lambda n: _ms(n.p5_ms), right=True),
+        Column("CHANGE", 7, lambda n: _change(n, palette), right=True),
+        Column("p50", 9, lambda n: _ms(n.p50_ms), 4, right=True),
+        Column(
+            "BELOW", 5, lambda n: Text(f"{n.below_floor}", style=palette.strong if n.below_floor else ""), 2, right=True
+        ),
+        Column("", 12, lambda n: Text("◆ suspicious" if n.suspicious else "", style=palette.strong), 0),
+        Column("FASTEST", 20, lambda n: printable(", ".join(n.fastest) or None), 9, flexible=True),
+    ]
+    fitted = fit(columns, width - 3)
+    lines = [Line(str(n.bucket_tokens), row_text(fitted, n)) for n in lengths]
+    return cut(Text("   ", end="", style=palette.quiet).append_text(heading(fitted)), width), lines
+
+
+def _change(length: Length, palette: Palette) -> Text:
+    if length.few:
+        return Text(f"n < {FEW}", style=palette.quiet)
+    if length.change is None:
+        return Text("–")
+    return Text(f"{length.change:+.0%}", style=palette.strong if length.suspicious else "")
+
+
+def course_lines(length: Length, cursor_us: int | None, palette: Palette, width: int, height: int) -> list[Text]:
+    """p5 and p95 of one length over time, with the axis under them; `height` rows."""
+    if not length.starts_us:
+        return [Text(" no course: too few requests", end="", style=palette.quiet)]
+    inner = max(width - _AXIS - 1, 10)
+    first, last = length.starts_us[0], length.starts_us[-1]
+    top, rows = max(*length.p95, length.baseline_p5_ms or 0.0, 1e-9), max(height - 1, 2)
+    drawn = [
+        braille(_columns(length.starts_us, values, inner * 2), rows, 0.0, top) for values in (length.p5, length.p95)
+    ]
+    merged = ["".join(_both(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(*drawn, strict=True)]
+    lines = []
+    for row, line in enumerate(merged):
+        label = _ms(top * (rows - row) / rows) if row % 2 == 0 else ""
+        lines.append(Text(f"{label:>{_AXIS - 1}}│", end="", style=palette.quiet).append(line, style="default"))
+    marks = list(f"{clock(first):<{max(inner - 9, 9)}}{clock(last)}"[:inner].ljust(inner))
+    if cursor_us is not None and first <= cursor_us <= last:
+        marks[min(int((cursor_us - first) / max(last - first, 1) * inner), inner - 1)] = "▲"
+    return [*lines, Text(" " * (_AXIS - 1) + "└" + "".join(marks), end="", style=palette.quiet)]
+
+
+def _columns(starts_us: Sequence[int], values: Sequence[float], n: int) -> list[float | None]:
+    """One value per dot; between two stretches that have requests the line goes on."""
+    points = list(zip((float(t) for t in starts_us), values, strict=True))
+    columns = placed(points, n, points[0][0], points[-1][0] + 1)
+    known = [i for i, value in enumerate(columns) if value is not None]
+    for a, b in itertools.pairwise(known):
+        start, stop = columns[a], columns[b]
+        if start is not None and stop is not None:
+            columns[a:b] = [start + (stop - start) * k / (b - a) for k in range(b - a)]
+    return columns
+
+
+def _both(a: str, b: str) -> str:
+    """The dots of two characters in one."""
+    bits = 0
+    for character in (a, b):
+        bits |= ord(character) - 0x2800 if character != " " else 0
+    return chr(0x2800 + bits) if bits else " "

@@ -1,0 +1,96 @@
+"""The Latency screen: prefill times by length of prompt; what was too fast for its tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from console.core.latency import Length, latency_figure
+from console.core.looking import left_of
+from console.core.places import Place
+from console.core.printable import printable
+from console.tui.canvas import Canvas
+from console.tui.latency_lines import course_lines, length_table
+from console.tui.line_list import LineList
+from console.tui.lines import cut, rule
+from console.tui.notices import Notice, absence
+from console.tui.screen_base import DeskScreen, bindings_of
+
+
+class LatencyScreen(DeskScreen):
+    """Lengths, and the course of one."""
+
+    PLACE: ClassVar[Place] = Place.LATENCY
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.LATENCY)
+
+    def compose_body(self) -> ComposeResult:
+        """Table, course, words."""
+        yield Canvas(id="lengths-titles")
+        yield LineList(id="lengths")
+        yield Canvas(id="course")
+
+    def draw_body(self, width: int) -> None:
+        """The length under the cursor, at first the one to look at first."""
+        app, palette = self.console_app, self.palette
+        told = absence(app.desk, app.source.path)
+        known = app.desk.rollup
+        if told is None and known is not None and not known.latency.lengths:
+            told = Notice(
+                "No prefill was timed", "No request of this record has both an admission and a first token.",
+                "Next: 7 shows its events; 2 its incidents.",
+            )  # fmt: skip
+        self.tell(told)
+        if known is None or told is not None:
+            return
+        titles, lines = length_table(self._lengths(), width, palette)
+        words = Text(
+            " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
+            end="",
+            style=palette.quiet,
+        )
+        self.query_one("#lengths-titles", Canvas).show([cut(words, width), titles])
+        listed = self.query_one("#lengths", LineList)
+        listed.styles.height = max(min(len(lines), (app.size.height - 8) // 2), 1)
+        worst = known.latency.worst
+        first = app.desk.view.option("bucket") or (str(worst.bucket_tokens) if worst else None)
+        listed.show(lines, listed.cursor_key or first)
+        self._draw_course(width)
+
+    def _lengths(self) -> tuple[Length, ...]:
+        """Those that the view leaves, in its order."""
+        app = self.console_app
+        left = left_of(app.known, "latency", app.looking(), app.now_us())
+        return latency_figure(left.rows, app.known.tables["prefill-times"]).lengths
+
+    def _draw_course(self, width: int) -> None:
+        app, palette = self.console_app, self.palette
+        listed = self.query_one("#lengths", LineList)
+        length = next((n for n in app.known.latency.lengths if str(n.bucket_tokens) == listed.cursor_key), None)
+        if length is None:
+            self.query_one("#course", Canvas).show([])
+            return
+        height = max(app.size.height - 10 - int(listed.styles.height.value if listed.styles.height else 1), 4)
+        lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, "over time, UTC")]
+        lines += course_lines(length, app.desk.view.cursor_us, palette, width, height)
+        words = f" {length.below_floor} of {length.requests:,} below the floor of {length.floor_ms:,.1f} ms"
+        if length.fastest:
+            words += f"; fastest: {printable(', '.join(length.fastest))}"
+        lines.append(cut(Text(words, end=""), width))
+        self.query_one("#course", Canvas).show(lines)
+
+    @on(LineList.Moved, "#lengths")
+    def _select(self, event: LineList.Moved) -> None:
+        app = self.console_app
+        app.desk = replace(app.desk, view=app.desk.view.with_option("bucket", event.key))
+        self._draw_course(app.size.width)
+
+    @on(LineList.Opened, "#lengths")
+    def _open(self, event: LineList.Opened) -> None:
+        length = next(n for n in self._lengths() if str(n.bucket_tokens) == event.key)
+        if length.fastest:
+            self.console_app.attempt("response", length.fastest[0])

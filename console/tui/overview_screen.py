@@ -1,0 +1,103 @@
+"""The Overview screen: everything that the person on call looks at first, of one reading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+
+from console.core.overview import overview
+from console.core.places import Place
+from console.core.printable import printable
+from console.tui.canvas import Canvas
+from console.tui.line_list import LineList
+from console.tui.lines import rule
+from console.tui.notices import absence
+from console.tui.overview_lines import (
+    detector_lines,
+    event_tail,
+    held_lines,
+    latency_lines,
+    open_lines,
+    overview_facts,
+    strip_panel,
+)
+from console.tui.screen_base import DeskScreen, bindings_of
+
+OUTSIDE = 4
+"""Rows of header, tabs, view and footer."""
+
+
+class OverviewScreen(DeskScreen):
+    """Six panels."""
+
+    PLACE: ClassVar[Place] = Place.OVERVIEW
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.OVERVIEW)
+
+    def compose_body(self) -> ComposeResult:
+        """Incidents and detectors on the left, figures on the right, events below."""
+        with Horizontal(id="panels"):
+            with Vertical(id="panels-left"):
+                yield Canvas(id="open-rule")
+                yield LineList(id="open")
+                yield Canvas(id="detectors")
+            yield Canvas(id="figures")
+        yield Canvas(id="tail")
+
+    def draw_body(self, width: int) -> None:
+        """All panels of one rollup."""
+        app, desk, palette = self.console_app, self.console_app.desk, self.palette
+        self.tell(absence(desk, app.source.path))
+        known = desk.rollup
+        if known is None:
+            return
+        at, now = app.looking(), app.now_us()
+        figure = overview(known, at.view, at.span, app.said, now)
+        left, rows = (width - 1) // 2, app.size.height - OUTSIDE
+        tail = max(rows // 4, 4) - 1
+        above = rows - tail - 1
+        self.query_one("#panels-left").styles.width = left
+        self.query_one("#panels").styles.height = above
+        self.query_one("#open-rule", Canvas).show(
+            [rule("OPEN INCIDENTS", left, palette, overview_facts(figure, palette))]
+        )
+        listed = self.query_one("#open", LineList)
+        listed.show(open_lines(figure, palette), desk.view.incident)
+        listed.styles.height = max(min(len(figure.incidents) + 1, above - 7), 2)
+        room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2)
+        self.query_one("#detectors", Canvas).show(
+            [rule("DETECTORS", left, palette, "saw / looked at"), *detector_lines(figure.detectors, palette, room)]
+        )
+        self._draw_figures(figure_width=width - left, above=above)
+        right = figure.events.words if figure.events.hidden or figure.events.outside else "7 shows all"
+        tail_lines = event_tail(figure.events.rows, palette, tail)
+        self.query_one("#tail", Canvas).show([rule("LATEST EVENTS", width, palette, right), *tail_lines])
+
+    def _draw_figures(self, figure_width: int, above: int) -> None:
+        app, palette = self.console_app, self.palette
+        known = app.desk.rollup
+        if known is None:
+            return
+        inner = figure_width - 1
+        each = (above - 3) // 3
+        held, length, strip = next(iter(known.held), None), known.latency.worst, known.strip
+        lines = [rule("HELD CAPACITY", inner, palette, "4")]
+        lines += held_lines(held, palette, inner, each)
+        lines += [rule("p5 PREFILL", inner, palette, "5"), *latency_lines(length, palette, inner, each)]
+        where = "3" if strip is None else f"{printable(strip.area.key[0])}/{printable(strip.area.pool)}  3"
+        lines += [rule("PAGES", inner, palette, where)]
+        lines += strip_panel(strip, known.owners, palette, inner, above - len(lines))
+        self.query_one("#figures", Canvas).show(lines)
+
+    @on(LineList.Moved, "#open")
+    def _select(self, event: LineList.Moved) -> None:
+        app = self.console_app
+        app.desk = replace(app.desk, view=replace(app.desk.view, incident=event.key))
+
+    @on(LineList.Opened, "#open")
+    def _open(self, event: LineList.Opened) -> None:
+        self.console_app.attempt("incident", event.key)

@@ -1,0 +1,118 @@
+"""Actions on time: range, point, zoom, pause, replay."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from console.core.time_moves import pointed, stepped, zoomed
+from console.core.time_range import ALL, moment_us, parse_range
+from console.core.view import SPEEDS, Cue, Mode
+from console.tui.app_base import DeskApp, Refused
+
+REPLAY_SECONDS = 0.25
+"""How often a replay that plays moves on."""
+
+
+class TimeActions(DeskApp):
+    """One time for all screens."""
+
+    _ticked_at = 0.0
+
+    def do_pause(self, _: str = "") -> None:
+        """Pause the view or follow again; in a replay, play or stand."""
+        if self.desk.mode is Mode.FINISHED:
+            self.say("this ledger is finished: nothing will come in")
+        self.change(self.desk.view.toggled())
+
+    def do_follow(self, _: str = "") -> None:
+        """Follow the ledger again."""
+        self.change(self.desk.view.followed(self.now_us(), self.known.span))
+
+    def do_range(self, text: str) -> None:
+        """Look at another time."""
+        wanted = parse_range(text)
+        wanted.resolve(self.now_us(), self.known.span)
+        self.change(self.desk.view.with_range(wanted))
+
+    def do_at(self, text: str) -> None:
+        """Point at a moment."""
+        looked = self.looked()
+        at = moment_us(text)
+        if not looked[0] <= at <= looked[1]:
+            raise Refused(f"{text} is outside of what is looked at; :range all shows the whole record")
+        self.change(pointed(self.desk.view, looked, at))
+
+    def do_earlier(self, _: str = "") -> None:
+        """Point one stretch earlier."""
+        self.change(stepped(self.desk.view, self.looked(), -1))
+
+    def do_later(self, _: str = "") -> None:
+        """Point one stretch later."""
+        self.change(stepped(self.desk.view, self.looked(), 1))
+
+    def do_zoom_in(self, _: str = "") -> None:
+        """Half as much time."""
+        self.change(zoomed(self.desk.view, self.known, self.looked(), 0.5))
+
+    def do_zoom_out(self, _: str = "") -> None:
+        """Twice as much time."""
+        self.change(zoomed(self.desk.view, self.known, self.looked(), 2.0))
+
+    def do_zoom_fit(self, _: str = "") -> None:
+        """The whole record."""
+        self.change(self.desk.view.with_range(ALL))
+
+    def do_next_incident(self, _: str = "") -> None:
+        """Point at the next incident."""
+        self._point_at_incident(1)
+
+    def do_previous_incident(self, _: str = "") -> None:
+        """Point at the previous one."""
+        self._point_at_incident(-1)
+
+    def _point_at_incident(self, by: int) -> None:
+        known = self.known
+        timed = sorted((i for i in known.incidents if i.first_seen_us is not None), key=lambda i: i.first_seen_us or 0)
+        if not timed:
+            raise Refused("no incident of this ledger has a time")
+        at = next((n for n, i in enumerate(timed) if i.id == self.desk.view.incident), None)
+        chosen = timed[(at + by) % len(timed)] if at is not None else timed[0 if by > 0 else -1]
+        self.change(replace(self.desk.view, incident=chosen.id, cursor_us=chosen.first_seen_us))
+
+    def do_replay(self, text: str = "") -> None:
+        """Play the record from what is pointed at, from its beginning where that is nothing or its end."""
+        speeds = {f"{speed:g}": speed for speed in SPEEDS}
+        if text and text.removeprefix("×") not in speeds:
+            raise Refused(f"{text!r} is no speed; there are: {', '.join(speeds)}")
+        first, last = self.looked()
+        view = self.desk.view.on(Cue.PLAY)
+        if view.replay is None:
+            raise Refused("this view cannot be replayed")
+        speed = speeds[text.removeprefix("×")] if text else view.replay.speed
+        at = view.cursor_us if view.cursor_us is not None and first <= view.cursor_us < last else first
+        self._ticked_at = time.monotonic()
+        self.change(replace(view, cursor_us=at, replay=replace(view.replay, speed=speed, is_playing=True)))
+
+    def do_faster(self, _: str = "") -> None:
+        """Play faster."""
+        self._pace(1)
+
+    def do_slower(self, _: str = "") -> None:
+        """Play slower."""
+        self._pace(-1)
+
+    def _pace(self, by: int) -> None:
+        if self.desk.view.replay is None:
+            raise Refused("nothing is played; R plays the record")
+        self.change(replace(self.desk.view, replay=self.desk.view.replay.faster(by)))
+
+    def tick(self) -> None:
+        """Move a replay that plays by the time that has passed since the last tick."""
+        now, before = time.monotonic(), self._ticked_at
+        self._ticked_at = now
+        replay = self.desk.view.replay
+        if replay is None or not replay.is_playing or self.desk.rollup is None:
+            return
+        first, last = self.looked()
+        self.change(self.desk.view.played(round((now - before) * 1e6), first, last))

@@ -1,0 +1,68 @@
+"""Driving the terminal console in tests: an app over a ledger, and waiting for conditions, never for times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from console.core.places import Place
+from console.core.rollup_store import RollupStore
+from console.core.source import LedgerSource
+from console.core.view import View
+from console.tui.app import ConsoleApp
+from console.tui.app_base import Surroundings
+
+NOW_US = 1_790_000_060_000_000
+SIZES = [(80, 24), (160, 48)]
+DEADLINE_SECONDS = 60
+
+
+async def until(pilot: Pilot, condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition, not for a time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"still waiting for {what}"
+        await pilot.pause(0.02)
+    await pilot.pause()
+
+
+async def opened(pilot: Pilot, app: ConsoleApp) -> None:
+    """Wait for the first reading."""
+    await until(pilot, lambda: app.desk.shown is not None or app.desk.failure is not None, "the first reading")
+
+
+async def typed(pilot: Pilot, text: str) -> None:
+    """Write a text, key by key."""
+    await pilot.press(*("space" if c == " " else c for c in text))
+
+
+def around(directory: Path, environment: dict[str, str] | None = None) -> Surroundings:
+    """Everything that the console keeps, in one directory."""
+    exports = directory / "exports"
+    exports.mkdir(parents=True, exist_ok=True)
+    return Surroundings(directory / "state", directory / "views.toml", exports, "kl", environment or {})
+
+
+def app_of(
+    path: Path,
+    kept: Path,
+    *,
+    view: View | None = None,
+    now_us: int = NOW_US,
+    store: RollupStore | None = None,
+    others: Sequence[Path] = (),
+    environment: dict[str, str] | None = None,
+    theme: str | None = None,
+) -> ConsoleApp:
+    """A console over a ledger, on the Incidents screen unless `view` says otherwise."""
+
+    def source(ledger: Path) -> LedgerSource:
+        return LedgerSource(ledger, now_us=lambda: now_us, engine="replay", store=store)
+
+    return ConsoleApp(
+        source(path), view or View(place=Place.INCIDENTS), around=around(kept, environment), theme=theme,
+        others=[source(other) for other in others],
+    )  # fmt: skip
