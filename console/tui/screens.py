@@ -6,6 +6,7 @@ Invariant: a screen that is not in here is in no tab line, has no key, and an ad
 from __future__ import annotations
 
 from console.core.places import Place
+from console.tui.events_screen import EventsScreen
 from console.tui.held_screen import HeldScreen
 from console.tui.incidents_screen import IncidentsScreen
 from console.tui.latency_screen import LatencyScreen
@@ -17,4 +18,5 @@ SCREENS: dict[Place, type[DeskScreen]] = {
     Place.INCIDENTS: IncidentsScreen,
     Place.HELD: HeldScreen,
     Place.LATENCY: LatencyScreen,
+    Place.EVENTS: EventsScreen,
 }
