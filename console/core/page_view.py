@@ -5,6 +5,7 @@ Invariant: whatever the view says, the area lies within the pool and its record,
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy as np
 from console.core.lives import NONE, Life
 from console.core.page_events import PageStory, page_story
 from console.core.page_map import Area, PageMap, incident_area, whole_area
-from console.core.page_marks import Marker
+from console.core.page_marks import Marker, PoolMarks
 from console.core.time_range import Span
 from console.core.view import View
 from forensics.rows import WorkerKey
@@ -32,8 +33,8 @@ def pool_text(key: WorkerKey, pool: str) -> str:
 
 def pool_looked_at(snapshot: Snapshot, view: View) -> tuple[WorkerKey, str] | None:
     """The view's pool; where it names none, that of its incident or of the gravest; None where no pool has pages."""
-    for key, pool in snapshot.pools:
-        if pool_text(key, pool) == view.pool:
+    for key, pool in reversed(snapshot.pools):  # a worker's latest life, where only its name is given
+        if view.pool in (pool_text(key, pool), f"{key[0]}/{pool}"):
             return key, pool
     chosen = [i for i in snapshot.incidents if i.id == view.incident]
     for incident in (*chosen, *snapshot.incidents):
@@ -88,28 +89,35 @@ def cell_at(drawn: PageMap, page: int | None, t_us: int | None) -> Cell:
     return Cell(row, min(int((t_us - area.start_us) / drawn.bin_us), cols - 1), page, t_us)
 
 
-def moved(drawn: PageMap, cell: Cell, rows: int, cols: int, marks: tuple[Marker, ...]) -> Cell:
+def marks_in(drawn: PageMap, cell: Cell, marks: PoolMarks) -> tuple[Marker, ...]:
+    """The marks of a cell, in time."""
+    area = drawn.area
+    first = area.first_page + cell.row * drawn.pages_per_row
+    start, end = (int(area.start_us + (cell.col + i) * drawn.bin_us) for i in (0, 1))
+    last = min(first + drawn.pages_per_row - 1, area.last_page)
+    return tuple(m for m in marks.inside(start, end + 1, first, last) if cell_at(drawn, m.page, m.t_us).col == cell.col)
+
+
+def moved(drawn: PageMap, cell: Cell, rows: int, cols: int, marks: PoolMarks) -> Cell:
     """The cell so many rows lower and columns later, or the last before the edge.
 
-    It points at the first of `marks` in the cell, else at the cell's first page and the middle of its time.
+    It points at the first mark in the cell, else at the cell's first page and the middle of its time.
     """
     area, (height, width) = drawn.area, drawn.cells.shape
     row, col = min(max(cell.row + rows, 0), height - 1), min(max(cell.col + cols, 0), width - 1)
     page = area.first_page + row * drawn.pages_per_row
     there = Cell(row, col, page, min(int(area.start_us + (col + 0.5) * drawn.bin_us), area.end_us))
-    inside = [cell_at(drawn, m.page, m.t_us) for m in marks]
-    return next((c for c in inside if (c.row, c.col) == (row, col)), there)
+    first = next(iter(marks_in(drawn, there, marks)), None)
+    return there if first is None else Cell(row, col, first.page, first.t_us)
 
 
-def next_mark(marks: tuple[Marker, ...], page: int, t_us: int, by: int) -> Marker | None:
+def next_mark(marks: PoolMarks, page: int, t_us: int, by: int) -> Marker | None:
     """The mark after (`by` 1) or before (-1) what is pointed at, by time and page, round."""
-    if not marks:
+    if not marks.markers:
         return None
-    places = [(m.t_us, m.page) for m in marks]
-    here = (t_us, page)
-    if by > 0:
-        return next((m for m, place in zip(marks, places, strict=True) if place > here), marks[0])
-    return next((m for m, place in zip(reversed(marks), reversed(places), strict=True) if place < here), marks[-1])
+    side = bisect_right if by > 0 else bisect_left
+    at = side(marks.markers, (t_us, page), key=lambda m: (m.t_us, m.page)) - (by < 0)
+    return marks.markers[at % len(marks.markers)]
 
 
 def zoomed(view: View, area: Area, whole: Area, cell: Cell, factor: float) -> tuple[View, Span]:
@@ -129,7 +137,7 @@ def zoomed(view: View, area: Area, whole: Area, cell: Cell, factor: float) -> tu
 @dataclass(frozen=True)
 class UnderCursor:
     """What the record says of a page at a moment. `life`: whose it was; `before`: whose last. `held`: pages of the cell's
-    row by tenant at that moment (None = free). `marks`: those of the cell. `story`: the order of events where the
+    row by tenant at that moment (None = free). `marks`: those of the cell, its page's first. `story`: the order of events where the
     page was read there and not the reader's own.
     """
 
@@ -150,9 +158,8 @@ def under(snapshot: Snapshot, drawn: PageMap, cell: Cell) -> UnderCursor:
     before = begun[-1] if begun else None
     first = area.first_page + cell.row * drawn.pages_per_row
     last = min(first + drawn.pages_per_row - 1, area.last_page)
-    start, end = (int(area.start_us + (cell.col + i) * drawn.bin_us) for i in (0, 1))
-    found = snapshot.marks(area.key, area.pool).inside(start, end, first, last)
-    marks = tuple(m for m in found if cell_at(drawn, m.page, m.t_us).col == cell.col)
+    found = marks_in(drawn, cell, snapshot.marks(area.key, area.pool))
+    marks = tuple(sorted(found, key=lambda m: m.page != cell.page))
     return UnderCursor(
         life, before, *_shares(snapshot, area, first, last, cell.t_us), marks, _story(snapshot, area, cell, marks)
     )

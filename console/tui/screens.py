@@ -11,11 +11,13 @@ from console.tui.held_screen import HeldScreen
 from console.tui.incidents_screen import IncidentsScreen
 from console.tui.latency_screen import LatencyScreen
 from console.tui.overview_screen import OverviewScreen
+from console.tui.pages_screen import PagesScreen
 from console.tui.screen_base import DeskScreen
 
 SCREENS: dict[Place, type[DeskScreen]] = {
     Place.OVERVIEW: OverviewScreen,
     Place.INCIDENTS: IncidentsScreen,
+    Place.PAGES: PagesScreen,
     Place.HELD: HeldScreen,
     Place.LATENCY: LatencyScreen,
     Place.EVENTS: EventsScreen,

@@ -7,7 +7,7 @@ import pytest
 from scripted_ledger import ACME, BRIO, Scene, ordinary
 
 from console.core.page_map import mark_counts, page_map, whole_area
-from console.core.page_marks import FOREIGN_READ, LATE_WRITE
+from console.core.page_marks import FOREIGN_READ, LATE_WRITE, PoolMarks
 from console.core.page_view import area_of, cell_at, moved, next_mark, pool_looked_at, under, zoomed
 from console.core.source import LedgerSource
 from console.core.time_range import Span
@@ -23,6 +23,7 @@ def area_at(snapshot, view=None, span=None):
 def test_the_pool_is_the_views_else_the_incidents_else_the_first(finished, tmp_path):
     assert pool_looked_at(finished, View()) == (KEY, "kv")
     assert pool_looked_at(finished, View(pool="prefill-0:1:kv")) == (("prefill-0", 1), "kv")
+    assert pool_looked_at(finished, View(pool="prefill-0/kv")) == (("prefill-0", 1), "kv")
     assert pool_looked_at(finished, View(pool="nobody:1:kv")) == (KEY, "kv")
     scene = Scene(tmp_path / "ledger")
     ordinary(scene, "fine", ACME, 1, 4)
@@ -60,7 +61,7 @@ def test_the_cursor_begins_at_the_first_mark_and_never_leaves_the_area(finished)
         assert 0 <= there.row < drawn.cells.shape[0]
         assert 0 <= there.col < drawn.cells.shape[1]
         assert drawn.area.first_page <= there.page <= drawn.area.last_page
-    corner = moved(drawn, cell, 10**6, 10**6, drawn.markers)
+    corner = moved(drawn, cell, 10**6, 10**6, finished.marks(KEY, "kv"))
     assert (corner.row, corner.col) == (drawn.cells.shape[0] - 1, drawn.cells.shape[1] - 1)
 
 
@@ -69,7 +70,7 @@ def test_moving_over_every_cell_finds_every_mark(finished):
     cell, marked = cell_at(drawn, drawn.area.first_page, drawn.area.start_us), set()
     for row in range(drawn.cells.shape[0]):
         for col in range(drawn.cells.shape[1]):
-            there = moved(drawn, cell, row - cell.row, col - cell.col, drawn.markers)
+            there = moved(drawn, cell, row - cell.row, col - cell.col, finished.marks(KEY, "kv"))
             assert (there.row, there.col) == (row, col)
             marked |= {(m.page, m.t_us) for m in under(finished, drawn, there).marks}
     assert marked == {(m.page, m.t_us) for m in drawn.markers}
@@ -115,17 +116,17 @@ def test_zooming_out_again_ends_at_the_whole(finished):
 
 
 def test_the_next_mark_goes_round_in_time(finished):
-    marks = finished.marks(KEY, "kv").markers
-    places = sorted({(m.t_us, m.page) for m in marks})
+    marks = finished.marks(KEY, "kv")
+    places = sorted({(m.t_us, m.page) for m in marks.markers})
     there, page, t = [], 0, 0
     for _ in range(len(places) + 1):
         mark = next_mark(marks, page, t, 1)
         page, t = mark.page, mark.t_us
         there.append((t, page))
     assert there == [*places, places[0]]
-    assert next_mark((), 0, 0, 1) is None
-    first = marks[0]
-    assert next_mark(marks, first.page, first.t_us, -1) == marks[-1]
+    assert next_mark(PoolMarks(()), 0, 0, 1) is None
+    first = marks.markers[0]
+    assert next_mark(marks, first.page, first.t_us, -1) == marks.markers[-1]
 
 
 def test_the_story_under_the_cursor_names_owner_last_owner_and_the_read(finished):
