@@ -77,6 +77,10 @@ ACTIONS: tuple[Action, ...] = (
         command="silence", argument="LENGTH [WORDS]", writes=True,
     ),
     Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
+    Action(
+        "run", ("r",), "r", "start the selected runbook; needs --write", (Place.RUNS,), 3, "start",
+        command="run", argument="[RUNBOOK]", web=False, writes=True,
+    ),
     Action("down", ("j",), "j ↓", "down"),
     Action("up", ("k",), "k ↑", "up"),
     Action("left", ("h",), "h ←", "left", (Place.PAGES,), web=False),

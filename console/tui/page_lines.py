@@ -95,10 +95,11 @@ def story_lines(
     width, height = size
     first = drawn.area.first_page + cell.row * drawn.pages_per_row
     last = min(first + drawn.pages_per_row - 1, drawn.area.last_page)
+    row = f"{first}" if first == last else f"{first}–{last}"
     here = f"{len(found.marks)} mark{'s' * (len(found.marks) != 1)} in the cell" if found.marks else ""
     lines = [
         rule(
-            f"PAGE {cell.page} at {clock_ms(cell.t_us)} UTC, row {first if first == last else f'{first}–{last}'}",
+            f"PAGE {cell.page} at {clock_ms(cell.t_us)} UTC, row {row}",
             width,
             palette,
             here,

@@ -12,6 +12,7 @@ from console.tui.incidents_screen import IncidentsScreen
 from console.tui.latency_screen import LatencyScreen
 from console.tui.overview_screen import OverviewScreen
 from console.tui.pages_screen import PagesScreen
+from console.tui.runbook_screen import RunbookScreen
 from console.tui.screen_base import DeskScreen
 
 SCREENS: dict[Place, type[DeskScreen]] = {
@@ -20,5 +21,6 @@ SCREENS: dict[Place, type[DeskScreen]] = {
     Place.PAGES: PagesScreen,
     Place.HELD: HeldScreen,
     Place.LATENCY: LatencyScreen,
+    Place.RUNS: RunbookScreen,
     Place.EVENTS: EventsScreen,
 }
