@@ -23,7 +23,7 @@ from console.core.snapshot import Snapshot
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.event_lines import event_detail, event_table, key_of_text, key_text
-from console.tui.line_list import LineList
+from console.tui.line_list import Line, LineList
 from console.tui.lines import rule, view_line
 from console.tui.notices import Notice, reading_notice
 from console.tui.screen_base import bindings_of
@@ -71,6 +71,9 @@ class EventsScreen(BackgroundScreen):
         self._asked: tuple[int, str, str] | None = None
         self._pointed: int | None = None
         self._follows = True
+        self._made_of: tuple[int, int, str] | None = None
+        self._titles = Text("", end="")
+        self._lines: list[Line] = []
 
     def compose_body(self) -> ComposeResult:
         """Titles, rows, and the one under the cursor."""
@@ -154,9 +157,12 @@ class EventsScreen(BackgroundScreen):
         self.draw_frame()
 
     def _draw_rows(self, found: _Found, width: int, cursor: EventKey | None) -> None:
-        titles, lines = event_table(found.window, found.shown.owners, width, self.palette)
-        self.query_one("#event-titles", Canvas).show([titles])
-        self.query_one("#event-rows", EventList).show(lines, None if cursor is None else key_text(cursor))
+        made_of = (id(found.window), width, self.app.theme)
+        if made_of != self._made_of:
+            self._made_of = made_of
+            self._titles, self._lines = event_table(found.window, found.shown.owners, width, self.palette)
+        self.query_one("#event-titles", Canvas).show([self._titles])
+        self.query_one("#event-rows", EventList).show(self._lines, None if cursor is None else key_text(cursor))
         self._draw_detail()
 
     def _draw_detail(self) -> None:

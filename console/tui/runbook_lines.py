@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from console.core.printable import NOTHING, printable, shorten
+from console.core.printable import NOTHING, counted, printable, shorten
 from console.core.run_list import STEP_MARKS, RunList, expectation, located, outcome, run_words
 from console.core.times import clock, moment
 from console.tui.columns import Column, fit, heading, row_text
@@ -101,7 +101,7 @@ def step_detail(book: Runbook | None, run: StoredRun | None, step_id: str, width
 
 def crumb_words(known: RunList, may_start: bool) -> str:
     """How many there are, and whether one can be started from here."""
-    runs = f"{len(known.runbooks)} runbooks, {len(known.runs) + known.more} runs"
+    runs = f"{counted(len(known.runbooks), 'runbook')}, {counted(len(known.runs) + known.more, 'run')}"
     return f"{runs}; {'r starts a runbook' if may_start else 'read only: --write lets r start one'}"
 
 
