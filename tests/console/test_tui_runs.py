@@ -206,3 +206,16 @@ async def test_a_process_that_fails_says_why(here, tmp_path):
         await typed(pilot, "RB-01")
         await pilot.press("enter")
         await until(pilot, lambda: "exit code 64" in screen_text(app), "the words")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("run RB-01", ":run works on 6 Runs"), ("what-if rate=2", ":what-if works on 4 Held")]
+)
+async def test_a_command_of_another_screen_is_refused_with_the_screen(command, words, here, tmp_path):
+    app = app_of(here, tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("colon")
+        await typed(pilot, command)
+        await pilot.press("enter")
+        await until(pilot, lambda: words in screen_text(app), "the refusal")
