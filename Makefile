@@ -8,9 +8,9 @@ export OMP_NUM_THREADS := 1
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
 
-# What starts processes of its own has both cores to itself; the rest runs on two workers.
+# What starts processes of its own has both cores to itself; the rest runs on two workers, long files first.
 test: system lint
-	$(BIN)/pytest -n 2 --dist loadfile -m "not engine and not browser"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser"
 	$(BIN)/pytest -m "engine or browser"
 
 lint: .venv/test.installed
@@ -33,12 +33,15 @@ samples: .venv/engine.installed
 	$(BIN)/python sample_logs/remake.py
 	$(BIN)/python sample_logs/quotes.py
 
-# A browser for the web tests: installed as root on Debian only; elsewhere those tests are skipped and say so.
+# A browser for the web tests, Prometheus and Alertmanager for those of the alerts: installed as root on Debian only; elsewhere
+# those tests are skipped and say so.
+SYSTEM := chromium prometheus prometheus-alertmanager
 system:
-	@if command -v chromium >/dev/null; then :; \
+	@missing=""; for name in $(SYSTEM); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
+	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
-	else echo "no chromium here and no right to install it: browser tests will be skipped"; fi
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	else echo "not here, and no right to install it:$$missing; the tests that need it will be skipped"; fi
 
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv

@@ -58,8 +58,8 @@ def main() -> None:
         table, file = path.relative_to(place).parts[0], pq.ParquetFile(path)
         sizes[table] += path.stat().st_size
         rows[table] += file.metadata.num_rows
-        for column in PAGE_LISTS.get(table, ()):
-            events += len(pq.read_table(path, columns=[column], partitioning=None)[column].combine_chunks().flatten())
+        for column in set(PAGE_LISTS.get(table, ())) & set(file.schema_arrow.names):
+            events += len(file.read(columns=[column])[column].combine_chunks().flatten())
     total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     for table, size in sizes.most_common():
         print(f"{table:>10} {rows[table]:>11,} rows {size:>13,} bytes")

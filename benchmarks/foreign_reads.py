@@ -1,12 +1,14 @@
-"""Cost of judging foreign reads: seconds and microseconds per page event, and peak memory, of both engines.
+"""Cost of judging foreign reads: CPU, wall time, microseconds per page event and peak memory, of both engines.
 
-Run: python benchmarks/foreign_reads.py [page events] [pages per operation]   (default 2,000,000 and 64)
+Run: python benchmarks/foreign_reads.py [EVENTSxPAGES ...]   (default 2000000x64: page events, and pages per operation)
 
 The ledger: one request life after another through one prefill and one decode worker, every hundredth handed over short
-(its second half is what was there before). A page event is one page in one row of `pages`, or in one `done`. Printed: the
-evidence that both engines read (the core pass), each engine on it, and the whole of `foreign_reads` by each engine and
-by both; then, where they are installed (the `bench` extra), polars `join_asof` and pandas `merge_asof` looking up no more
-than the last writer before each read, on flat arrays of the same ledger. Each in a process of its own, CPU and wall time.
+(its second half is what was there before). A page event is one page in one row of `pages`, or in one `done`. Printed: what
+recording it cost and its bytes; in one process reading it, the evidence that both engines read, and each engine on it; in
+another the whole of `foreign_reads` by both, reading included. Then the core pass: what did each read find, the last write
+of its page before it, by `forensics.last_writes` and, where they are installed (the `bench` extra), polars `join_asof` and
+pandas `merge_asof`, each both by page and on one sorted number of page and seq. All of them must count the same reads of
+another's write. What it cost to make each one's input from the ledger's rows stands beside.
 """
 
 from __future__ import annotations
@@ -20,18 +22,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.ledger.reader import Ledger, read_ledger
+from engine.ledger.reader import read_ledger
 from engine.ledger.recorder import Recorder
 from forensics import replay, sql_engine
 from forensics.evidence import prepare
 from forensics.foreign_reads import foreign_reads
-from forensics.rows import as_ints, worker_rows
+from forensics.last_writes import Operations, last_writes
+from forensics.rows import Row, WorkerKey, WorkerRows, as_ints, worker_rows
 
-PAGE_EVENTS, PAGES_PER_OPERATION = 2_000_000, 64
+DEFAULT = ("2000000x64",)
 POOL_PAGES = 32_768
 PAGE_TOKENS = 64
 SHORT_EVERY = 100
@@ -134,92 +138,202 @@ def write_ledger(directory: str, page_events: int, pages: int) -> int:
     return requests * pages * EVENTS_PER_PAGE
 
 
-def flat(ledger: Ledger) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(page, seq, req) of what filled pages (`write`, `receipt`) and of what read them (`bind`), by seq; sorted, unlike a ledger."""
+Workers = dict[WorkerKey, WorkerRows]
+FILLS, READS = ("write", "receipt"), ("bind",)
+"""What is taken to fill pages, and to read them, in the core pass."""
+PAGE_BITS = 32
+
+
+def _rows(workers: Workers, ops: tuple[str, ...]) -> list[tuple[int, Row]]:
+    """(which worker, row) of some operations, by seq."""
+    found = [(n, row) for n, worker in enumerate(workers.values()) for row in worker.pages if row["op"] in ops]
+    return sorted(found, key=lambda one: one[1]["seq"])
+
+
+def operations(workers: Workers) -> tuple[Operations, np.ndarray, Operations, np.ndarray]:
+    """Writes with the request of each of their pages, and reads with theirs."""
+    made: list[Any] = []
+    for ops in (FILLS, READS):
+        rows = _rows(workers, ops)
+        pages = np.concatenate([as_ints(row["pages"]) + n * POOL_PAGES for n, row in rows])
+        bounds = np.cumsum([0, *(len(row["pages"]) for _, row in rows)])
+        seq, req = (np.array([row[name] for _, row in rows], np.int64) for name in ("seq", "req"))
+        made += [Operations(seq, bounds, pages), np.repeat(req, np.diff(bounds))]
+    return made[0], made[1], made[2], made[3]
+
+
+def by_walk(given: tuple[Operations, np.ndarray, Operations, np.ndarray]) -> int:
+    """Reads of what another request wrote last, by `last_writes`."""
+    writes, writer, reads, reader = given
+    found = last_writes(writes, reads, 2 * POOL_PAGES)
+    return int(np.count_nonzero((found >= 0) & (writer[found] != reader)))
+
+
+def flat(workers: Workers) -> dict[str, dict[str, np.ndarray]]:
+    """Page, seq and request of every page written or read, by seq."""
     found = {}
-    for name, ops in (("writes", ("write", "receipt")), ("reads", ("bind",))):
-        columns: list[np.ndarray] = []
-        for number, worker in enumerate(worker_rows(ledger).values()):
-            for row in (row for row in worker.pages if row["op"] in ops):
-                pages = as_ints(row["pages"]) + (number << 32)
-                columns.append(np.stack([pages, np.full(len(pages), row["seq"]), np.full(len(pages), row["req"])]))
-        page, seq, req = np.concatenate(columns, axis=1)
-        order = np.argsort(seq, kind="stable")
-        found[name] = (page[order], seq[order], req[order])
+    for name, ops, who in (("writes", FILLS, "writer"), ("reads", READS, "reader")):
+        rows = _rows(workers, ops)
+        lengths = [len(row["pages"]) for _, row in rows]
+        page = np.concatenate([as_ints(row["pages"]) + n * POOL_PAGES for n, row in rows])
+        seq, req = (np.repeat([row[column] for _, row in rows], lengths) for column in ("seq", "req"))
+        found[name] = {"page": page, "seq": seq, who: req}
     return found
 
 
-def _frames(library: Any, arrays: dict[str, Any]) -> tuple[Any, Any]:
+def on_one_number(workers: Workers) -> dict[str, dict[str, np.ndarray]]:
+    """The same, page and seq as one number, by that."""
+    found = {}
+    for name, columns in flat(workers).items():
+        at = (columns.pop("page") << PAGE_BITS) + columns.pop("seq")
+        order = np.argsort(at, kind="stable")
+        found[name] = {"at": at[order]} | {column: values[order] for column, values in columns.items()}
+    found["writes"]["written"] = found["writes"]["at"]
+    return found
+
+
+def _frames(name: str, sorted_by: str) -> Callable[[Workers], tuple[Any, Any]]:
     """(reads, writes) as data frames of a library."""
-    named = (("reads", "reader"), ("writes", "writer"))
-    reads, writes = (
-        library.DataFrame(dict(zip(("page", "seq", who), arrays[name], strict=True))) for name, who in named
-    )
-    return reads, writes
+
+    def made(workers: Workers) -> tuple[Any, Any]:
+        library = importlib.import_module(name)
+        arrays = (flat if sorted_by == "seq" else on_one_number)(workers)
+        reads, writes = (library.DataFrame(arrays[which]) for which in ("reads", "writes"))
+        if name == "polars":
+            reads, writes = reads.set_sorted(sorted_by), writes.set_sorted(sorted_by)
+        return reads, writes
+
+    return made
 
 
-def by_polars(arrays: dict[str, Any]) -> int:
-    """Reads of what another request wrote last, by polars."""
-    reads, writes = _frames(importlib.import_module("polars"), arrays)
-    reads, writes = reads.set_sorted("seq"), writes.set_sorted("seq")
-    joined = reads.join_asof(writes, on="seq", by="page", strategy="backward", check_sortedness=False)
-    return int((joined["writer"] != joined["reader"]).sum())
+def _of_others(joined: Any) -> int:
+    """Reads that found another's write; one found by its number must be of the same page."""
+    reader, writer = joined["reader"].to_numpy(), joined["writer"].to_numpy()
+    found = ~np.isnan(writer.astype(np.float64)) & (writer != reader)
+    if "written" in joined:
+        written = np.nan_to_num(joined["written"].to_numpy().astype(np.float64), nan=-1.0).astype(np.int64)
+        found &= written >> PAGE_BITS == joined["at"].to_numpy() >> PAGE_BITS
+    return int(np.count_nonzero(found))
 
 
-def by_pandas(arrays: dict[str, Any]) -> int:
-    """Reads of what another request wrote last, by pandas."""
-    pandas: Any = importlib.import_module("pandas")
-    joined = pandas.merge_asof(*_frames(pandas, arrays), on="seq", by="page", direction="backward")
-    return int((joined["writer"] != joined["reader"]).sum())
+def polars_by_page(given: tuple[Any, Any]) -> int:
+    """By polars, with a column for the page."""
+    return _of_others(given[0].join_asof(given[1], on="seq", by="page", check_sortedness=False))
 
 
-MEASURES: dict[str, tuple[Callable[[Ledger], Any], Callable[[Any], Any]]] = {
-    "evidence": (lambda ledger: ledger, prepare),
-    "replay on the evidence": (prepare, replay.run),
-    "SQL on the evidence": (prepare, sql_engine.run),
-    "foreign_reads, replay": (lambda ledger: ledger, lambda ledger: foreign_reads(ledger, engine="replay")),
-    "foreign_reads, SQL": (lambda ledger: ledger, lambda ledger: foreign_reads(ledger, engine="duckdb")),
-    "foreign_reads, both": (lambda ledger: ledger, foreign_reads),
-    "polars join_asof": (flat, by_polars),
-    "pandas merge_asof": (flat, by_pandas),
+def polars_on_one(given: tuple[Any, Any]) -> int:
+    """By polars, on one number."""
+    return _of_others(given[0].join_asof(given[1], on="at", check_sortedness=False))
+
+
+def pandas_by_page(given: tuple[Any, Any]) -> int:
+    """By pandas, with a column for the page."""
+    return _of_others(importlib.import_module("pandas").merge_asof(*given, on="seq", by="page"))
+
+
+def pandas_on_one(given: tuple[Any, Any]) -> int:
+    """By pandas, on one number."""
+    return _of_others(importlib.import_module("pandas").merge_asof(*given, on="at"))
+
+
+Stage = Callable[[Any], Any]
+CORE: dict[str, tuple[Stage, Stage]] = {
+    "core pass: last_writes": (operations, by_walk),
+    "core pass: polars, by page": (_frames("polars", "seq"), polars_by_page),
+    "core pass: polars, one number": (_frames("polars", "at"), polars_on_one),
+    "core pass: pandas, by page": (_frames("pandas", "seq"), pandas_by_page),
+    "core pass: pandas, one number": (_frames("pandas", "at"), pandas_on_one),
 }
-"""Name: what is made ready, and what is measured."""
-NEEDS = {"polars join_asof": "polars", "pandas merge_asof": "pandas"}
+"""Name: what is made of the ledger's rows, and what is measured."""
 
 
-def measure(name: str, directory: str) -> dict[str, float]:
-    """One measure, in this process."""
-    ready, measured = MEASURES[name]
-    given = ready(read_ledger(directory))
+JUDGING = ("reading", "evidence", "replay", "SQL")
+WHOLE = "foreign_reads, both engines"
+
+
+def _timed(measured: Stage, given: Any) -> tuple[Any, dict[str, float]]:
+    """(result, what it took); the peak of memory is the process's until then."""
     cpu, wall = time.process_time(), time.perf_counter()
-    measured(given)
-    rows = sum(len(page) for page, _, _ in given.values()) if isinstance(given, dict) else 0
+    result = measured(given)
     spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    return spent | {"rows": rows, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return result, spent | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def judging(directory: str) -> dict[str, dict[str, float]]:
+    """The stages of judging, one after the other in this process."""
+    ledger, of_reading = _timed(read_ledger, directory)
+    evidence, of_evidence = _timed(prepare, ledger)
+    engines = [_timed(engine, evidence)[1] for engine in (replay.run, sql_engine.run)]
+    return dict(zip(JUDGING, (of_reading, of_evidence, *engines), strict=True))
+
+
+def core(name: str, directory: str) -> dict[str, float]:
+    """One core pass, in this process."""
+    ready, measured = CORE[name]
+    if needed := _library(name):
+        importlib.import_module(needed)
+    rows = worker_rows(read_ledger(directory))
+    given, made = _timed(ready, rows)
+    del rows
+    answer, spent = _timed(measured, given)
+    return spent | {"made": made["cpu"], "answer": answer}
+
+
+def _library(name: str) -> str | None:
+    return next((library for library in ("polars", "pandas") if library in name), None)
+
+
+def measure(name: str, directory: str) -> dict[str, dict[str, float]]:
+    """One measure, in this process: lines of the table."""
+    if name == "judging":
+        return judging(directory)
+    if name == WHOLE:
+        return {name: _timed(lambda place: foreign_reads(read_ledger(place)), directory)[1]}
+    return {name: core(name, directory)}
+
+
+def run(wanted: int, pages: int) -> None:
+    """Every measure on a ledger of one size."""
+    with tempfile.TemporaryDirectory() as directory:
+        begun = time.process_time()
+        events = write_ledger(directory, wanted, pages)
+        spent = time.process_time() - begun
+        size = sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
+        print(
+            f"{events:,} page events at {pages} pages an operation: recorded, drained and compacted in {spent:.1f} s CPU,"
+            f" {1e9 * spent / events:.0f} ns a page event; {size / events:.3f} bytes a page event",
+            flush=True,
+        )
+        answers: set[float] = set()
+        for name in ("judging", WHOLE, *CORE):
+            needed = _library(name)
+            if needed is not None and importlib.util.find_spec(needed) is None:
+                print(f"{name:<30} not installed: pip install -e '.[bench]'")
+                continue
+            command = [sys.executable, __file__, "--measure", name, directory]
+            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for line, spent in told.items():
+                answers |= {spent["answer"]} if "answer" in spent else set()
+                print(_line(line, spent, events), flush=True)
+        if len(answers) > 1:
+            raise SystemExit(f"the core passes count different reads of another's write: {sorted(answers)}")
+
+
+def _line(name: str, spent: dict[str, float], events: int) -> str:
+    micros = 1e6 * spent["cpu"] / events
+    told = f"{name:<30} {spent['cpu']:7.2f} s CPU {spent['wall']:7.2f} s wall, {micros:6.4f} us CPU a page event"
+    made = f"; its input made in {1e6 * spent['made'] / events:.4f} us" if "made" in spent else ""
+    return f"{told}, {spent['peak_mb']:6.0f} MB{made}"
 
 
 def main() -> None:
+    """Prints a table for each size."""
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(*sys.argv[2:4])))
         return
-    wanted, pages = (
-        (int(word) for word in [*sys.argv[1:], "2000000", "64"][:2]) if len(sys.argv) != 2 else (int(sys.argv[1]), 64)
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        events = write_ledger(directory, wanted, pages)
-        print(f"{events:,} page events at {pages} pages an operation")
-        for name in MEASURES:
-            if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
-                print(f"{name:<24} not installed: pip install -e '.[bench]'")
-                continue
-            command = [sys.executable, __file__, "--measure", name, directory]
-            spent = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            micros = {what: 1e6 * spent[what] / events for what in ("cpu", "wall")}
-            print(
-                f"{name:<24} {spent['cpu']:7.2f} s CPU {spent['wall']:7.2f} s wall {micros['cpu']:7.3f} us CPU"
-                f" {micros['wall']:7.3f} us wall a page event, {spent['peak_mb']:6.0f} MB"
-                + (f" (of which {spent['rows']:,} are flat rows here)" if spent["rows"] else "")
-            )
+    for size in sys.argv[1:] or DEFAULT:
+        wanted, pages = (int(number) for number in size.split("x"))
+        run(wanted, pages)
 
 
 if __name__ == "__main__":

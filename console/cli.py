@@ -132,10 +132,24 @@ def cli(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes any free port.")
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), help="File that holds the token (16 characters at least)."
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="File of tokens (16 characters at least), one a line, a role before it.",
 )
+@click.option("--write", is_flag=True, help="Let operators acknowledge, silence and note; never touches the ledger.")
 @click.option(
     "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
+)
+@click.option(
+    "--notify",
+    "receivers_file",
+    type=click.Path(path_type=Path),
+    help="TOML file of receivers that are told of incidents: webhooks, Alertmanager, PagerDuty.",
+)
+@click.option(
+    "--intake-token-file",
+    type=click.Path(path_type=Path),
+    help="File that holds the token with which alerts may be posted to /api/alerts; without it none are taken.",
 )
 def web(
     ledger: Path | None,
@@ -144,19 +158,46 @@ def web(
     host: str,
     port: int,
     token_file: Path | None,
+    write: bool,
     allowed: tuple[str, ...],
+    receivers_file: Path | None,
+    intake_token_file: Path | None,
 ) -> None:
-    """The same in a browser, with the page-ownership map.
+    """The same in a browser, with charts and the page-ownership map.
 
     The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
+    A token's role is viewer, operator or forensic; where none stands before it, viewer.
     """
     source = _source(ledger, engine, cache)
+    from console.core.triage import state_directory
     from console.web.serve import ServeError, serve
 
     try:
-        serve(source, host=host, port=port, token_file=token_file, allowed_hosts=allowed)
+        serve(
+            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, state=state_directory(), can_write=write,
+            receivers_file=receivers_file, intake_token_file=intake_token_file,
+        )  # fmt: skip
     except ServeError as error:
         raise Usage(str(error)) from error
+
+
+@cli.command()
+@click.argument("receivers_file", metavar="FILE", type=click.Path(path_type=Path))
+def notify(receivers_file: Path) -> None:
+    """Send a test message, and its end, to every receiver of FILE. Exits 1 if one did not take it."""
+    from console.notify.errors import NotifyError
+    from console.notify.receivers import load_receivers
+    from console.notify.trial import try_receivers
+
+    try:
+        receivers = load_receivers(receivers_file)
+    except NotifyError as error:
+        raise Usage(str(error)) from error
+    tried = try_receivers(receivers, time.time_ns() // 1000)
+    for each in tried:
+        click.echo(f"{each.name}: {each.words}")
+    if not all(each.took for each in tried):
+        sys.exit(1)
 
 
 def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:

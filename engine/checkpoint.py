@@ -15,10 +15,10 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import load_file, save_file
+import numpy as np
+from safetensors.numpy import save_file
 
 from engine.induction import (
     CODE,
@@ -34,6 +34,9 @@ from engine.induction import (
     rope_frequencies,
 )
 from engine.tokenizer import PAD, VOCABULARY
+
+if TYPE_CHECKING:
+    import torch
 
 # Residual stream: current byte 16 | four predecessors 64 | output 16 | constant 1 | filler of padding 1 + 4 | unused.
 OUT, CONST = CODE * (1 + DEPTH), CODE * (2 + DEPTH)
@@ -64,36 +67,44 @@ CONFIG_NAMES = {
 """Fields of `ModelConfig` as Hugging Face's config.json names them."""
 
 
-def induction_llama() -> dict[str, torch.Tensor]:
+def induction_llama() -> dict[str, np.ndarray]:
     """The weights, by Hugging Face's Llama names, float32."""
-    code = torch.from_numpy(byte_codes())
-    embed = torch.zeros(VOCABULARY, DIM)
+    code = byte_codes()
+    embed = _zeros(VOCABULARY, DIM)
     embed[:, :CODE] = code
     embed[:, CONST] = 1.0
     embed[PAD, FILLER] = 1.0  # as much energy as a byte's word, so that the norms treat padding like any byte
-    head = torch.zeros(VOCABULARY, DIM)
+    head = _zeros(VOCABULARY, DIM)
     head[:, OUT : OUT + CODE] = code * 20
-    weights = {"model.embed_tokens.weight": embed, "lm_head.weight": head, "model.norm.weight": torch.ones(DIM)}
+    weights = {
+        "model.embed_tokens.weight": embed,
+        "lm_head.weight": head,
+        "model.norm.weight": np.ones(DIM, np.float32),
+    }
     for layer, (query, key, value, output) in enumerate((_look_back(code), _match_suffix(code))):
         name = f"model.layers.{layer}."
         weights |= {
             name + "self_attn.q_proj.weight": query, name + "self_attn.k_proj.weight": key,
             name + "self_attn.v_proj.weight": value, name + "self_attn.o_proj.weight": output,
-            name + "input_layernorm.weight": torch.ones(DIM), name + "post_attention_layernorm.weight": torch.ones(DIM),
-            name + "mlp.gate_proj.weight": torch.zeros(MLP, DIM), name + "mlp.up_proj.weight": torch.zeros(MLP, DIM),
-            name + "mlp.down_proj.weight": torch.zeros(DIM, MLP),
+            name + "input_layernorm.weight": np.ones(DIM, np.float32), name + "post_attention_layernorm.weight": np.ones(DIM, np.float32),
+            name + "mlp.gate_proj.weight": _zeros(MLP, DIM), name + "mlp.up_proj.weight": _zeros(MLP, DIM),
+            name + "mlp.down_proj.weight": _zeros(DIM, MLP),
         }  # fmt: skip
     return weights
 
 
-Projections = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+def _zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
 
 
-def _look_back(code: torch.Tensor) -> Projections:
+Projections = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _look_back(code: np.ndarray) -> Projections:
     """Layer 0: head m finds the token m+1 back. Its norm sees energy 2 (code or filler, and constant)."""
     frequencies = rope_frequencies()
-    query, key = torch.zeros(HEADS * HEAD_DIM, DIM), torch.zeros(HEAD_DIM, DIM)
-    value, output = torch.zeros(HEAD_DIM, DIM), torch.zeros(DIM, HEADS * HEAD_DIM)
+    query, key = _zeros(HEADS * HEAD_DIM, DIM), _zeros(HEAD_DIM, DIM)
+    value, output = _zeros(HEAD_DIM, DIM), _zeros(DIM, HEADS * HEAD_DIM)
     for m in range(HEADS):
         for i in range(FAST_PAIRS):
             angle = (m + 1) * float(frequencies[i])
@@ -111,10 +122,10 @@ def _look_back(code: torch.Tensor) -> Projections:
     return query * norm * math.sqrt(HEAD_DIM), key * norm, value * norm, output
 
 
-def _match_suffix(code: torch.Tensor) -> Projections:
+def _match_suffix(code: np.ndarray) -> Projections:
     """Layer 1: head 0 finds the best match of the last four bytes. Its norm sees energy 2 + DEPTH."""
-    query, key = torch.zeros(HEADS * HEAD_DIM, DIM), torch.zeros(HEAD_DIM, DIM)
-    value, output = torch.zeros(HEAD_DIM, DIM), torch.zeros(DIM, HEADS * HEAD_DIM)
+    query, key = _zeros(HEADS * HEAD_DIM, DIM), _zeros(HEAD_DIM, DIM)
+    value, output = _zeros(HEAD_DIM, DIM), _zeros(DIM, HEADS * HEAD_DIM)
     slow = HEAD_DIM - CODE * DEPTH
     for m in range(DEPTH):
         for c in range(CODE):
@@ -127,10 +138,13 @@ def _match_suffix(code: torch.Tensor) -> Projections:
     return query * norm * math.sqrt(HEAD_DIM), key * norm, value * norm, output
 
 
-def save_checkpoint(directory: Path, weights: dict[str, torch.Tensor], config: ModelConfig) -> None:
+def save_checkpoint(directory: Path, weights: dict[str, np.ndarray], config: ModelConfig) -> None:
     """Write `model.safetensors`, then `config.json`."""
     directory.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in sorted(weights.items())}, directory / "model.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(tensor) for name, tensor in sorted(weights.items())},
+        directory / "model.safetensors",
+    )
     described: dict[str, Any] = {name: getattr(config, field) for field, name in CONFIG_NAMES.items()}
     described |= {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "dtype": "float32",
@@ -149,6 +163,8 @@ def load_checkpoint(directory: Path) -> tuple[dict[str, torch.Tensor], ModelConf
         what = f"lacks {', '.join(missing)}" if missing else "is of weights without interleaved RoPE pairs"
         raise ValueError(f"{path} {what}; make the checkpoint with engine.checkpoint.save_checkpoint")
     config = ModelConfig(**{field: described[name] for field, name in CONFIG_NAMES.items()})
+    from safetensors.torch import load_file  # noqa: PLC0415  who starts workers needs no torch
+
     return load_file(directory / "model.safetensors"), config
 
 

@@ -1,4 +1,4 @@
-"""`engine`: serve, simulate, demo, faults."""
+"""`engine`: serve, simulate, logs, demo, faults."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from engine.fault_table import plain_table
 from engine.serve_command import USAGE_ERROR, Usage, serve
 from engine.simulation.command import simulate
+from engine.simulation.logs_command import logs
 
 FAILURE = 1
 
@@ -21,6 +22,7 @@ def cli() -> None:
 
 cli.add_command(serve)
 cli.add_command(simulate)
+cli.add_command(logs)
 
 
 @cli.command("faults")

@@ -28,7 +28,7 @@ DETECTORS = {
     DEFERRED_RELEASE: "D9",  # pages of an aborted handoff are held until its writer has drained
     SCOPED_KEYS: "K",  # every identity field is in a cache key
     ROOM_UNIQUE: "U",  # one live request per room, and grants answered for the request they name
-    GEOMETRY: "G",  # page size and format agree at registration; every destination page was granted
+    GEOMETRY: "G",  # page size and format agree at registration; every page goes where it was granted
     COMPUTE_ORDER: "O",  # pages are handed to the wire after the pass that fills them
     DRAIN_COUNT: "O",  # nobody says 'outstanding 0' while writes are outstanding
     SOURCE_HOLD: "O",  # source pages are kept until they were read

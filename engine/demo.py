@@ -19,6 +19,7 @@ import httpx
 
 from engine.config import EngineConfig
 from engine.defences import DETECTORS
+from engine.nursery import Nursery
 from engine.serve import EngineError, RunningEngine, start_engine
 from engine.tenants import Tenants
 
@@ -50,8 +51,9 @@ def run_demo(ledger: Path) -> int:
         shutil.rmtree(ledger)
     incident, defended = ledger / "incident", ledger / "defended"
     try:
-        leaked = _half("1. The incident: fault short-handoff on, defences off", incident, "off", ("short-handoff",))
-        refused = _half("2. The same requests: fault still on, defences on", defended, "enforce", ("short-handoff",))
+        with Nursery() as nursery:
+            leaked = _half("1. The incident: fault short-handoff on, defences off", incident, "off", nursery)
+            refused = _half("2. The same requests: fault still on, defences on", defended, "enforce", nursery)
     except EngineError as error:
         raise click.ClickException(str(error)) from error
     if not (leaked == 1 and refused == 0):
@@ -61,19 +63,19 @@ def run_demo(ledger: Path) -> int:
     return 0
 
 
-def _half(title: str, ledger: Path, mode: str, faults: tuple[str, ...]) -> int:
+def _half(title: str, ledger: Path, mode: str, nursery: Nursery) -> int:
     """Run the scene once; returns the exit code of the forensic query."""
     click.secho(f"\n{title}", bold=True)
     with tempfile.TemporaryDirectory(prefix="kvwitness-demo-") as run_dir:
         config = EngineConfig(
             str(ledger.resolve()),
             run_dir,
-            faults=faults,
+            faults=("short-handoff",),
             defences=dict.fromkeys(DETECTORS, mode),
             tenants=TENANTS,
             **SHAPE,
         )
-        engine = start_engine(config)
+        engine = start_engine(config, nursery)
         try:
             _scene(engine)
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,8 +42,7 @@ class PrefillWork:
     others: tuple[PoolWork, ...] = ()
 
 
-@dataclass(frozen=True)
-class DecodeWork:
+class DecodeWork(NamedTuple):
     """One input token, written at `position`; `pages` int32 and `tags` int64 cover [0, position]."""
 
     req: int
@@ -71,8 +70,7 @@ class TagMismatch:
         return {"pool": self.pool, "page": self.page} | ({} if self.rank is None else {"rank": self.rank})
 
 
-@dataclass(frozen=True)
-class PassResult:
+class PassResult(NamedTuple):
     """The greedy next token of one request, and what its tag check found."""
 
     token: int

@@ -103,18 +103,21 @@ class Handovers:
         return batches
 
     def _addressed(self, item: Computing, batches: list[WriteBatch]) -> list[WriteBatch]:
-        """The batches as they go out: to the pages that were granted, but for the fault shifted-pages."""
+        """The batches as they go out: each page to the place that was granted for it, but for the fault shifted-pages."""
         if not self.faults.shifted_pages.strikes():
             return batches
         grant = item.sender.grant
-        granted = {self.pool.name: (grant.pages, grant.pool_pages)}
-        granted |= {one.pool: (one.pages, one.pool_pages) for one in grant.others}
-        wrong = [batch.to(shifted(batch.dst_pages, granted[batch.pool][1])) for batch in batches]
-        for name, (pages, _) in granted.items():
-            outside = np.setdiff1d(np.array([p for b in wrong if b.pool == name for p in b.dst_pages], np.int32), pages)
-            if len(outside) and self.checks.failed(
-                GEOMETRY, item.request.req, expected=int(pages[-1]), found=int(outside[0]), pool=name,
-                page=int(outside[0]), n=len(outside),
+        limits = {self.pool.name: grant.pool_pages} | {one.pool: one.pool_pages for one in grant.others}
+        wrong = [batch.to(shifted(batch.dst_pages, limits[batch.pool])) for batch in batches]
+        for name in limits:
+            granted, sent = (
+                np.concatenate([np.empty(0, np.int32), *(b.dst_pages for b in some if b.pool == name)])
+                for some in (batches, wrong)
+            )
+            astray = np.flatnonzero(sent != granted)
+            if len(astray) and self.checks.failed(
+                GEOMETRY, item.request.req, expected=int(granted[astray[0]]), found=int(sent[astray[0]]), pool=name,
+                page=int(sent[astray[0]]), n=len(astray),
             ):  # fmt: skip
                 return batches
         return wrong

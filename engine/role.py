@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,9 +109,8 @@ class Parts:
     others: Components | None = None  # pools beside `kv`
 
 
-@dataclass(frozen=True)
-class Turn:
-    """What a tick did, and the time (us) at which the next one is due even if no command or message comes."""
+class Turn(NamedTuple):
+    """Whether a tick found work, and the time (us) at which the next one is due even if no command or message comes."""
 
     busy: bool
     wake_us: int
@@ -166,8 +165,7 @@ class Role(ABC):
     def tick(self) -> Turn:
         """One round: commands, messages, the role's own work, heartbeats and gauges."""
         messages = self.parts.wire.receive()
-        busy = bool(messages or self._commands or self._due())
-        if busy:
+        if messages or self._commands or self._due():
             self.runs.close()
         while self._commands:
             self._commands.popleft()()
@@ -175,8 +173,7 @@ class Role(ABC):
             self._hear(message)
         while self._due():
             heapq.heappop(self._timers)[2]()
-        busy = self.work() or busy
-        return Turn(busy, self._keep_time())
+        return Turn(self.work(), self._keep_time())
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something in the first turn after that time."""
@@ -341,18 +338,21 @@ class Role(ABC):
     def next_beat_us(self) -> int:
         """When the next heartbeat or gauge is due (us)."""
         pace = self.parts.pace
-        interval = pace.beat_busy_us if self._by_rid else pace.beat_idle_us
-        timer = [self._timers[0][0]] if self._timers else []
-        beats = (view.told_t + interval for view in self.peers.known.values())
-        return min([self._gauged + pace.gauge_us, *timer, *beats])
+        told, due = self.peers.told_us(), self._gauged + pace.gauge_us
+        if self._timers:
+            due = min(due, self._timers[0][0])
+        if told is not None:
+            due = min(due, told + (pace.beat_busy_us if self._by_rid else pace.beat_idle_us))
+        return due
 
     def _keep_time(self) -> int:
         """Heartbeats to peers and the gauge row; returns when the next of them is due."""
         now, pace = self.parts.clock.now_us(), self.parts.pace
-        interval = pace.beat_busy_us if self._by_rid else pace.beat_idle_us
-        for name, view in self.peers.known.items():
-            if now - view.told_t >= interval:
-                self.send(name, view.address, {"kind": "beat"})
+        interval, told = pace.beat_busy_us if self._by_rid else pace.beat_idle_us, self.peers.told_us()
+        if told is not None and now - told >= interval:
+            for name, view in self.peers.known.items():
+                if now - view.told_t >= interval:
+                    self.send(name, view.address, {"kind": "beat"})
         if now - self._gauged >= pace.gauge_us:
             self._gauged = now
             self.runs.close()

@@ -12,8 +12,6 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,8 +19,10 @@ from pathlib import Path
 
 import httpx
 
+from engine.checkpoint import ModelConfig, default_checkpoint
 from engine.config import EngineConfig, ProcessConfig, WorkerAddress
 from engine.kv_cache import PageGeometry, shared_directory
+from engine.nursery import Child, Nursery, NurseryError
 
 START_SECONDS, STOP_SECONDS = 60, 15
 GATEWAY = "gateway-0"
@@ -40,15 +40,19 @@ class RunningEngine:
     state: dict[str, object]
     run_dir: Path
     memory: Path
-    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    nursery: Nursery
+    own_nursery: bool
+    children: dict[str, Child] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start a child, also again: it is a new epoch of the same worker then, at the same doors."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.children[name] = subprocess.Popen(
-            [sys.executable, "-m", "engine.child", str(self.run_dir / f"{name}.json")], env=environment,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        """Start a child, also again: it is a new epoch of the same worker then, at the same doors. Raises EngineError."""
+        if self.own_nursery and self.nursery.ended():
+            self.nursery.close()
+            self.nursery = Nursery()
+        try:
+            self.children[name] = self.nursery.fork(self.run_dir / f"{name}.json")
+        except NurseryError as error:
+            raise EngineError(f"{name} did not start: {error}") from error
 
     def ended(self) -> dict[str, int]:
         """Exit codes of the children that have ended, by name."""
@@ -60,20 +64,21 @@ class RunningEngine:
         for role in STOP_ORDER:
             group = [child for name, child in self.children.items() if name.startswith(f"{role}-")]
             for child in group:
-                if child.poll() is None:
-                    child.send_signal(signal.SIGTERM)
+                child.send_signal(signal.SIGTERM)
             deadline = time.monotonic() + STOP_SECONDS
             for child in group:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(max(deadline - time.monotonic(), 0))
-                if child.poll() is None:
+                if child.wait(max(deadline - time.monotonic(), 0)) is None:
                     child.kill()
                     child.wait()
+        if self.own_nursery:
+            self.nursery.close()
         shutil.rmtree(self.memory, ignore_errors=True)
 
 
-def start_engine(config: EngineConfig) -> RunningEngine:
-    """Start all processes and wait until they are healthy. Raises EngineError."""
+def start_engine(config: EngineConfig, nursery: Nursery | None = None) -> RunningEngine:
+    """Start all processes and wait until they are healthy. Raises EngineError.
+
+    A `nursery` that several engines share stays open when one is stopped; without it the engine has its own."""
     run_dir = Path(config.run_dir)
     _make_directories(run_dir, Path(config.ledger))
     gateway_port, workers = _addresses(config)
@@ -84,7 +89,7 @@ def start_engine(config: EngineConfig) -> RunningEngine:
         "decode": [w.url for w in workers if w.role == "decode"], "ledger": config.ledger,
         "api_keys": config.tenants, "hop_key_file": str(run_dir / "hop.key"), "pid": os.getpid(),
     }  # fmt: skip
-    running = RunningEngine(state, run_dir, Path(children[0].memory).parent)
+    running = RunningEngine(state, run_dir, Path(children[0].memory).parent, nursery or Nursery(), nursery is None)
     try:
         for child in children:
             child.save(run_dir / f"{child.name}.json")
@@ -143,8 +148,6 @@ def _free_ports(wanted: Iterable[int]) -> list[int]:
 
 def _children(config: EngineConfig, gateway_port: int, workers: list[WorkerAddress]) -> list[ProcessConfig]:
     """The configuration of every process, the gateway's first; ordinals count up from its 0."""
-    from engine.checkpoint import ModelConfig, default_checkpoint  # noqa: PLC0415  torch: only where it is needed
-
     run_dir = Path(config.run_dir)
     hop_key = secrets.token_urlsafe(32)
     (run_dir / "hop.key").touch(mode=0o600)
@@ -180,15 +183,18 @@ def _ledger_key(run_dir: Path) -> str:
 def _wait_healthy(running: RunningEngine, urls: list[str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     waiting = list(urls)
-    while waiting:
-        for name, code in running.ended().items():
-            raise EngineError(f"the engine did not start: {name} ended with exit code {code}; its messages are above")
-        if time.monotonic() > deadline:
-            raise EngineError(f"the engine did not start: {waiting[0]} is not healthy after {START_SECONDS} s")
-        try:
-            if httpx.get(f"{waiting[0]}/health", timeout=1, trust_env=False).status_code == 200:
-                waiting.pop(0)
-                continue
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
+    with httpx.Client(timeout=1, trust_env=False) as client:
+        while waiting:
+            for name, code in running.ended().items():
+                raise EngineError(
+                    f"the engine did not start: {name} ended with exit code {code}; its messages are above"
+                )
+            if time.monotonic() > deadline:
+                raise EngineError(f"the engine did not start: {waiting[0]} is not healthy after {START_SECONDS} s")
+            try:
+                if client.get(f"{waiting[0]}/health").status_code == 200:
+                    waiting.pop(0)
+                    continue
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)

@@ -160,6 +160,11 @@ Place = tuple[str, int | str]
 """(worker, page) in the pool `kv`; (worker, "pool/page") in another."""
 
 
+def place_of(worker: str, pool: str, page: int) -> Place:
+    """A page of a worker's pool as the truth names it."""
+    return worker, page if pool == KV else f"{pool}/{page}"
+
+
 @dataclass
 class TruthResponse:
     """The truth about one request: contaminated if a pass found another's stamp and a token left at or after it."""
@@ -168,7 +173,7 @@ class TruthResponse:
     contaminated: bool = False
     undecided: bool = False  # not contaminated but for a torn page, perhaps
     unwritten: bool = False  # a pass read slots that nobody had written, and a token left
-    misplaced: bool = False  # a pass read its own content in a wrong place, and a token left
+    misplaced: bool = False  # a pass read content of its own prompt in a wrong place, and a token left
     donors: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # by rid
     perhaps: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))  # found in torn pages
     wrong_meaning: set[str] = field(
@@ -228,9 +233,10 @@ def _take(response: TruthResponse, worker: str, row: dict[str, Any], rids: dict[
     """Add what one pass found to a response from which a token left afterwards."""
     torn = set(row["torn"])
     response.undecided |= bool(torn) and not response.contaminated
-    response.misplaced |= bool(set(row.get("misplaced", ())) - torn)
+    displaced = {int(page) for page in row.get("displaced", ())}
+    response.misplaced |= bool({*row.get("misplaced", ()), *displaced} - torn)
     for page, stamps in row["foreign"].items():
-        place = worker, (int(page) if row.get("pool", KV) == KV else f"{row['pool']}/{page}")
+        place = place_of(worker, row.get("pool", KV), int(page))
         if int(page) in torn:
             for stamp in filter(None, stamps):
                 response.perhaps[rids[stamp]].add(place)

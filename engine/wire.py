@@ -6,12 +6,13 @@ echoes the last message it had from the receiver; that is what heartbeats and cl
 
 from __future__ import annotations
 
+import heapq
 import hmac
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgpack
 import zmq
@@ -97,8 +98,7 @@ class ZmqWire:
                 self._on_message()
 
 
-@dataclass(frozen=True)
-class ClockReading:
+class ClockReading(NamedTuple):
     """A peer's clock minus ours at `t` (ours), and the error of that: half the round trip, and what drifted since."""
 
     offset_us: int
@@ -125,8 +125,7 @@ class PeerView:
     clock: ClockReading | None = None  # the best that is known
 
 
-@dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """What a message proves: the peer's place in the order, its clock minus ours, and the error of that."""
 
     peer: str
@@ -144,6 +143,7 @@ class Peers:
     ) -> None:
         self._worker, self._epoch, self._address, self._seq, self._now_us = worker, epoch, address, seq, now_us
         self.known: dict[str, PeerView] = {}
+        self._told: list[tuple[int, str]] = []  # heap of (when it was last told something, peer), late to hear of it
 
     def stamp(self, peer: str | None, message: Message) -> Message:
         """A message with this worker's stamps, echoing what was last heard from `peer`."""
@@ -157,6 +157,16 @@ class Peers:
             "echo": echo,
         }  # fmt: skip
 
+    def told_us(self) -> int | None:
+        """When something was last sent to the peer that has waited longest; None where there is no peer."""
+        while self._told:
+            told, peer = self._told[0]
+            since = self.known[peer].told_t
+            if since == told:
+                return told
+            heapq.heapreplace(self._told, (since, peer))
+        return None
+
     def hear(self, message: Message) -> Heartbeat:
         """Note who sent a message and return what it proves."""
         now = message.get("heard") or self._now_us()
@@ -165,6 +175,8 @@ class Peers:
         if old is not None:
             view.beat_t, view.told_t = old.beat_t, old.told_t
             view.clock = old.clock.aged(now) if old.clock is not None and old.epoch == view.epoch else None
+        else:
+            heapq.heappush(self._told, (view.told_t, message["from"]))
         self.known[message["from"]] = view
         if message["echo"] is not None:
             sent, kept = message["echo"]

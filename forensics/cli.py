@@ -1,4 +1,4 @@
-"""`forensics`: query, explain, gaps, list, show, diff.
+"""`forensics`: query, explain, ingest, bound, gaps, list, show, diff.
 
 Data goes to stdout, words to stderr. Exit codes: 64 usage, 3 broken evidence or disagreeing engines, 1 contaminated
 or corrupt, 2 unknown remains, 0 otherwise.
@@ -11,17 +11,20 @@ import sys
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import click
 
 from engine.ledger.errors import LedgerError
 from engine.ledger.reader import read_ledger
 from forensics.ask import Asked, ask
+from forensics.bound import NAME as BOUND
+from forensics.bound import bound as bounds
 from forensics.catalogue import Query, load_queries
 from forensics.explain import NoResponse
 from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree
+from forensics.ingest import ingest
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
 from forensics.progress import stages
@@ -138,6 +141,39 @@ def _given(pairs: tuple[str, ...], start: str | None, end: str | None) -> dict[s
             raise Usage(f"-p {pair}: write NAME=VALUE, such as -p rid=r-1")
         given[name] = value
     return given | {name: value for name, value in (("from", start), ("to", end)) if value is not None}
+
+
+cli.add_command(ingest)
+
+
+@cli.command()
+@_LEDGER
+@click.option("--from", "start", help="Window, from: RFC 3339, a date, or an age such as -15m.")
+@click.option("--to", "end", help="Window, up to and without.")
+@click.option("--without", type=click.File(), help="A file of rids to leave out, one a line: an operator's own tests.")
+@click.option(
+    "-p", "--param", "given", multiple=True, metavar="NAME=VALUE", help="A parameter (see `forensics show bound`)."
+)
+@_TZ
+@_FORMAT
+@_OUTPUT
+@click.option("--limit", type=click.IntRange(1), help="Most rows of a table (table, md); other formats hold all.")
+def bound(
+    ledger: Path, start: str | None, end: str | None, without: IO[str] | None, given: tuple[str, ...], tz: str, fmt: str,
+    output: Path | None, limit: int | None,
+) -> None:  # fmt: skip
+    """Bound the exposed responses where no recorder stood by: 0 none possible, 2 some; never a verdict."""
+    parameters = _given(given, start, end)
+    if without is not None:
+        parameters["without"] = ",".join(line.strip() for line in without if line.strip())
+    try:
+        with stages():
+            result = bounds(_query(BOUND), ledger, Asked(parameters, tz))
+    except (BadWindow, BadParameter, LedgerError) as error:
+        raise Usage(str(error)) from error
+    except QueryStopped as error:
+        _fail(str(error), EXIT_BROKEN)
+    _hand_out(_limited(result, limit if fmt in PRINTED else None), fmt, output, tz)
 
 
 @cli.command()

@@ -22,6 +22,7 @@ from forensics.content import ContentEvent, EventRun, local_events, proved_by_ch
 from forensics.life_table import LifeTable
 from forensics.lives import Life, PageKey
 from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
+from forensics.lost_transfers import lost_transfers
 from forensics.order import INF, build_order
 from forensics.outcomes import Outcomes, outcomes
 from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
@@ -56,7 +57,7 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "reads": _schema(
         "read cell rq owner tag s0 s1 s1_max last_since first_t last_t last_t_end end_t growth reserve_seq end_seq"
-        " pos req_lo req_hi",
+        " pos pos_last req_lo req_hi",
         "op",
     ),
     "passes": _schema("rq since_seq seq step n t t_end end_t", "kind"),
@@ -111,9 +112,10 @@ class _Preparation:
             for attendance in by_req.values()
             for run in page_reads(self.workers[key], attendance)
         ]
-        transfers = Transfers(self.workers, self.order, self.collisions)
+        lost = lost_transfers(self.workers, self.missing)
+        transfers = Transfers(self.workers, self.order, self.collisions, lost)
         events = self._event_runs(transfers, reads)
-        ghosts_of_pools = [*ghosts(self.workers, self.missing, self.order), *transfers.ghosts()]
+        ghosts_of_pools = [*ghosts(self.workers, lost.left, self.order), *transfers.ghosts()]
         events += [ghost_run(ghost) for ghost in ghosts_of_pools if ghost.pages is not None]
         takings = [*self.tiers.takings]
         takings += [(key, taking) for key, worker in self.workers.items() for taking in takings_of(worker)]
@@ -215,7 +217,7 @@ class _Preparation:
                         "growth": self._growths[grown_by] if grown_by is not None else None,
                         "reserve_seq": life.reserve_seq if life else -1, "end_seq": life.end_seq if life else INF,
                         "op": "append" if run is not None else "bind",
-                        "pos": read.pos,
+                        "pos": read.pos, "pos_last": read.pos_last,
                         "req_lo": None if shift is None else shift + lo,
                         "req_hi": None if shift is None else read.req_hi if read.req_hi == INF else shift + hi,
                     }

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, fields
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forensics.lives import FENCES, FREED, POOL_RULES, RESERVED, TAKEN, Life, PageKey, is_of, lives_of_pages
 from forensics.order import INF
+from forensics.ranking import distinct, order_of, places, ranked
 from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 
 Place = tuple[WorkerKey, str]
@@ -38,7 +40,7 @@ class Columns:
     ended: Ints
     held: NDArray[np.bool_]
 
-    def where(self, chosen: NDArray[np.bool_] | Ints) -> Columns:
+    def where(self, chosen: NDArray[np.bool_] | Ints | slice) -> Columns:
         """Some of them."""
         return Columns(*(getattr(self, name)[chosen] for name in _NAMES))
 
@@ -60,6 +62,21 @@ class LifeTable:
                 lives = PlaceLives((key, pool), _columns(worker, pool, rows))
                 lives.hold([row for row in rows if row["op"] == "hold" and row["tag"] is not None])
                 self.of_place[key, pool] = lives
+        tables = [lives.columns for lives in self.of_place.values()]
+        self.columns = _joined(tables)
+        """Of all places, one after the other."""
+        bounds = [0, *accumulate(len(columns.page) for columns in tables)]
+        self._begin = dict(zip(self.of_place, bounds, strict=False))
+        for lives, first, last in zip(self.of_place.values(), bounds, bounds[1:], strict=False):
+            lives.columns = self.columns.where(slice(first, last))
+
+    def rows(self, place: Place, tags: Ints, pages: Ints) -> Ints:
+        """The row in `columns` of the life of each (tag, page) of a place; -1 where there is none."""
+        lives = self.of_place.get(place)
+        if lives is None:
+            return np.full(len(tags), -1, np.int64)
+        found = lives.rows(tags, pages)
+        return np.where(found < 0, found, found + self._begin[place])
 
     def get(self, tag: int | None, page: PageKey) -> Life | None:
         """The life of a page under a tag."""
@@ -93,9 +110,9 @@ class PlaceLives:
 
     def __init__(self, place: Place, columns: Columns) -> None:
         self.place = place
-        self.tags, rank = np.unique(columns.tag, return_inverse=True)
-        keys = (rank.astype(np.int64) << _PAGE_BITS) + columns.page
-        order = np.argsort(keys, kind="stable")
+        self.tags, rank = ranked(columns.tag)
+        keys = (rank << _PAGE_BITS) + columns.page
+        order = order_of(keys)
         self._keys = keys[order]
         self.columns = columns.where(order)
 
@@ -105,7 +122,7 @@ class PlaceLives:
             return np.full(len(tags), -1, np.int64)
         rank = np.minimum(np.searchsorted(self.tags, tags), len(self.tags) - 1)
         wanted = (rank << _PAGE_BITS) + pages
-        found = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        found = np.minimum(places(self._keys, wanted), len(self._keys) - 1)
         return np.where((self.tags[rank] == tags) & (self._keys[found] == wanted), found, -1)
 
     def hold(self, rows: list[Row]) -> None:
@@ -144,9 +161,12 @@ def _columns(worker: WorkerRows, pool: str, rows: list[Row]) -> Columns:
     if not len(odd):
         return ordinary
     ordinary = ordinary.where(~np.isin(ordinary.page, odd))
-    lives = list(lives_of_pages(worker, pool, odd).values())
-    odd_lives = _of_lives(lives)
-    return Columns(*(np.concatenate([getattr(ordinary, n), getattr(odd_lives, n)]) for n in _NAMES))
+    return _joined([ordinary, _of_lives(list(lives_of_pages(worker, pool, odd).values()))])
+
+
+def _joined(tables: list[Columns]) -> Columns:
+    none = _of_lives([])
+    return Columns(*(np.concatenate([getattr(none, n), *(getattr(one, n) for one in tables)]) for n in _NAMES))
 
 
 def _of_lives(lives: list[Life]) -> Columns:
@@ -181,7 +201,7 @@ def _odd_pages(worker: WorkerRows, rows: list[Row]) -> Ints:
                 odd += [strange] if len(strange) and is_of(tag, worker) else []
             elif is_of(tag, worker):
                 odd.append(pages)
-    return np.unique(np.concatenate([np.empty(0, np.int64), *odd]))
+    return distinct(np.concatenate([np.empty(0, np.int64), *odd]))
 
 
 def outside(pages: Ints, known: Ints) -> Ints:
@@ -200,7 +220,7 @@ def _ordinary(rows: list[Row]) -> Columns:
     lists = [as_ints(row["pages"]) for row in changes]
     pages = np.concatenate([np.empty(0, np.int64), *lists])
     row_of = np.repeat(np.arange(len(changes)), [len(one) for one in lists])
-    order = np.argsort(pages, kind="stable")
+    order = order_of(pages)
     pages, row_of = pages[order], row_of[order]
     begins = np.array([_begins(row) for row in changes], bool)
     seq, req, tag = (np.array([_number(row[name]) for row in changes], np.int64) for name in ("seq", "req", "tag"))
@@ -226,6 +246,6 @@ def _number(value: int | None) -> int:
 
 def _twice(columns: Columns) -> Ints:
     """Pages that began a life under one tag more than once."""
-    order = np.lexsort((columns.page, columns.tag))
-    page, tag = columns.page[order], columns.tag[order]
-    return np.unique(page[1:][(page[1:] == page[:-1]) & (tag[1:] == tag[:-1])])
+    tags, rank = ranked(columns.tag)
+    keys = np.sort(columns.page * len(tags) + rank)
+    return distinct(keys[1:][keys[1:] == keys[:-1]]) // max(len(tags), 1)

@@ -15,7 +15,7 @@ from forensics.life_table import LifeTable, outside
 from forensics.lives import Life
 from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 from forensics.tiers import came_back
-from forensics.transfers import batches
+from forensics.transfer_batches import batches
 
 TagPage = tuple[int, int]
 

@@ -44,7 +44,7 @@ class PageRead:
     """Token range [tok_lo, tok_hi) of one page, read from `s0` on under `tag`; `growth` = the run that wrote it.
 
     `req_lo`, `req_hi`: which tokens of the request these are; None where the component holds none or it grew them.
-    `pos`: the page's place in the request's page table, as its bind says.
+    `pos`: the page's place in the request's page table, as its bind says; `pos_last`: that of the bind's last page.
     """
 
     req: int
@@ -59,6 +59,7 @@ class PageRead:
     req_lo: int | None = None
     req_hi: int | None = None
     pos: int | None = None
+    pos_last: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def page_reads(worker: WorkerRows, attendance: Attendance) -> list[ReadRun]:
                     holds = (0, INF) if row["pool"] == STATE else (first + span.tok_lo, first + span.tok_hi)
                     read = PageRead(
                         row["req"], row["pool"], -1, row["tag"], span.tok_lo, span.tok_hi, row["seq"], passes, None,
-                        *holds, row["pos"],
+                        *holds, row["pos"], None if row["pos"] is None else row["pos"] + len(row["pages"]) - 1,
                     )  # fmt: skip
                     step = 0 if row["pool"] == STATE else unit
                     reads.append(ReadRun(read, span.pages[alike], span.index[alike], step))

@@ -2,7 +2,8 @@
 
 Invariant: it shares the evidence and the words of `forensics/verdict.py` with the published SQL, and nothing else. Read
 docs/verdicts.md first; the parts are replay_order (what happened before what), replay_class (what a reader finds in an
-event), replay_findings (what follows for one read), replay_exposed, replay_derived and replay_output.
+event), replay_findings (what follows for one read), replay_alike (for many that are alike), replay_exposed,
+replay_derived and replay_output.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forensics.evidence import Evidence
+from forensics.replay_alike import judged
 from forensics.replay_class import Classifier
 from forensics.replay_derived import derived, may_be_derived
 from forensics.replay_exposed import exposed
@@ -32,8 +34,7 @@ def run(evidence: Evidence) -> pa.Table:
     lost = _of_incomplete_requests(facts)
     cleared = ordinary_reads(facts, timeline)
     closer = ~cleared.clean & ~lost
-    facts.remember_lives(facts.reads["tag"][closer], facts.page_of_cell[facts.reads["cell"][closer]])
-    judgements = [judge.judge(x) for x in facts.select_reads(np.flatnonzero(closer))]
+    judgements = judged(facts, timeline, judge, closer)
     found = [finding for judgement in judgements for finding in judgement.found]
     found += _derived(facts, judge, cleared, judgements, found, lost)
     found += exposed(facts, timeline, judge)
@@ -52,14 +53,14 @@ def _derived(
     lost: NDArray[np.bool_],
 ) -> list[Found]:
     """What follows from `found`. A cleared read is judged once its giver turns out to be contaminated."""
-    judged = lost
+    seen = lost
     while True:
         second_hand = derived(facts, judge, judgements, found)
-        suspect = may_be_derived(facts, cleared, [*found, *second_hand]) & ~judged
+        suspect = may_be_derived(facts, cleared, [*found, *second_hand]) & ~seen
         if not suspect.any():
             return second_hand
         judgements = judgements + [judge.judge(x) for x in facts.select_reads(np.flatnonzero(suspect))]
-        judged = judged | suspect
+        seen = seen | suspect
 
 
 def _of_incomplete_requests(facts: Facts) -> NDArray[np.bool_]:

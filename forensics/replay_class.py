@@ -112,8 +112,21 @@ class Classifier:
 
     def classify_for(self, e: Event, x: Read) -> Content:
         """The class of e for a read, its place in the request's table included."""
-        content = self.classify(e, Reader(x.owner, x.tag, x.s0))
-        return wrong("M13") if content.of in RIGHT and misplaced(e, x) else content
+        reader = Reader(x.owner, x.tag, x.s0)
+        content = self.classify(e, reader)
+        if content.of not in RIGHT or not misplaced(e, x):
+            return content
+        return self._of_later_place(e, reader) if e.pos > x.pos_last else wrong("M13")
+
+    def _of_later_place(self, e: Event, reader: Reader) -> Content:
+        """The class of what stands at another place than it was made for, a later one than any that the reader was lent:
+        its key says nothing of that, so another's content there is no more the reader's than if it had no key."""
+        if reader.owner in (e.owner, self.owner(e.tag, e)):
+            return wrong("M13")
+        content = self._by_roots(e, reader) if e.kind == "landing" else Content(Class.FOREIGN, e.owner)
+        if content.of is Class.FOREIGN:
+            return content._replace(cause="M13")
+        return content if content.of is Class.UNKNOWN else wrong("M13")
 
     def classify(self, e: Event, reader: Reader, depth: int = 1) -> Content:
         """class(e; reader); `depth` counts landings from the read down."""

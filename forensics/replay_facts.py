@@ -198,6 +198,13 @@ class Facts:
         reserve, end = (np.where(rows >= 0, c[rows], nothing) if len(c) else nothing for c in self._life_columns[1:3])
         return reserve, end
 
+    def life_numbers(self, tags: Ints, pages: Ints) -> list[Ints]:
+        """Everything that is known of each life, as numbers that differ where it does."""
+        rows = self._life_rows(tags, pages)
+        *numbers, ended = self._life_columns
+        columns = [*numbers, np.unique(ended, return_inverse=True)[1]]
+        return [np.append(column.astype(np.int64), NONE)[rows] for column in columns]
+
     @cached_property
     def _life_columns(self) -> list[NDArray[np.generic]]:
         tags = self._evidence.tags
@@ -240,6 +247,11 @@ class Facts:
         for owner, tag, seq, page, *words in zip(*columns, self._share_page.tolist(), *texts, strict=True):
             found[owner, page, tag].append((seq, TAKINGS[words[0], words[1]]))
         return found
+
+    @cached_property
+    def takers(self) -> Ints:
+        """Owners that took a page from a cache."""
+        return integers(self._evidence.shares, "owner")
 
     def reads_of_request(self, rq: int) -> Ints:
         """Positions of every read of a request."""

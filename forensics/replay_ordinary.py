@@ -90,7 +90,7 @@ def ordinary_reads(facts: Facts, timeline: Timeline) -> Cleared:
     landed = np.flatnonzero((met != NONE) & facts.is_kind("landing")[met] & (events["tag"][met] == reads["tag"]))
     mine = facts.owners(reads["tag"][landed], facts.page_of_cell[reads["cell"][landed]]) == reads["owner"][landed]
     landed = landed[mine]
-    root[landed] = _sole_source(facts, timeline, met[landed])
+    root[landed] = sole_sources(facts, timeline, met[landed])
     reader[1:, landed] = events["src_tag"][met[landed]], events["src_lo"][met[landed]]
     as_it_should_be = _in_place(facts, met) & (facts.flaws[met] == NONE)
     if len(contested := _contested(facts)):
@@ -129,7 +129,8 @@ def _contested(facts: Facts) -> Ints:
     return where[several[group] & ~stands]
 
 
-def _sole_source(facts: Facts, timeline: Timeline, landing: Ints) -> Ints:
+def sole_sources(facts: Facts, timeline: Timeline, landing: Ints) -> Ints:
+    """The one event that each landing's source can have held while it was read; NONE where there is not exactly one."""
     events = facts.events
     cell, lo, hi = (events[name][landing] for name in ("src_cell", "src_lo", "src_hi"))
     none = np.full(len(landing), NONE, np.int64)

@@ -22,7 +22,7 @@ NULL_OF_EVENT = {
 }  # fmt: skip
 NULL_OF_READ = {
     "first_t": NEVER_AFTER, "last_t_end": NEVER_AFTER, "last_since": NEVER_AFTER, "end_t": NEVER_BEFORE,
-    "req_lo": NEVER_BEFORE, "req_hi": NEVER_AFTER,
+    "pos_last": NEVER_BEFORE, "req_lo": NEVER_BEFORE, "req_hi": NEVER_AFTER,
 }  # fmt: skip
 WRITTEN = ("write", "growth", "rewrite")
 
@@ -99,6 +99,7 @@ class Read(NamedTuple):
     reserve_seq: int
     end_seq: int
     pos: int
+    pos_last: int
     req_lo: int
     req_hi: int
 

@@ -30,12 +30,30 @@ def rows_of(table: pa.Table, *, pages_as_views: bool = False) -> list[Row]:
     columns = {}
     for name in table.column_names:
         column = table[name]
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
         is_view = pages_as_views and column.type == PAGE_LIST
-        columns[name] = _page_lists(column) if is_view else column.to_pylist()
+        columns[name] = _page_lists(column) if is_view else _values(column)
     names = list(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """What `to_pylist` gives, times as integers; by way of numpy, which boxes numbers many times faster."""
+    kind = column.type
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_timestamp(kind):
+        column, kind = column.cast(pa.int64()), pa.int64()
+    if pa.types.is_string(kind):
+        coded = column.combine_chunks().dictionary_encode()
+        words = coded.dictionary.to_pylist()
+        return [None if code is None else words[code] for code in _values(pa.chunked_array([coded.indices]))]
+    if not pa.types.is_integer(kind):
+        return column.to_pylist()
+    if not column.null_count:
+        return column.to_numpy().tolist()
+    boxed = column.fill_null(0).to_numpy().astype(object)
+    boxed[column.is_null().to_numpy()] = None
+    return boxed.tolist()
 
 
 def key_of(row: Row) -> WorkerKey:
@@ -144,13 +162,24 @@ def worker_rows(ledger: Ledger) -> dict[WorkerKey, WorkerRows]:
     for name, table in (tables | {"pages": expand_pages(ledger.tables["pages"])}).items():
         for row in rows_of(table, pages_as_views=True):
             getattr(of(row), name).append(row)
-    for table in ledger.tables.values():
-        columns = (table[name].to_pylist() for name in ("worker", "epoch", "seq"))
-        for worker, epoch, seq in zip(*columns, strict=True):
-            at((worker, epoch)).seqs.append(seq)
-    for rows in found.values():
-        rows.seqs.sort()
+    for key, seqs in _seqs(list(ledger.tables.values())).items():
+        at(key).seqs = seqs
     return found
+
+
+def _seqs(tables: list[pa.Table]) -> dict[WorkerKey, list[int]]:
+    """The seq of every row of every worker epoch, ascending."""
+    rows = pa.concat_tables(
+        [table.select(["worker", "epoch", "seq"]) for table in tables], promote_options="permissive"
+    )
+    workers = rows["worker"].combine_chunks().dictionary_encode()
+    names, worker = workers.dictionary.to_pylist(), workers.indices.to_numpy().astype(np.int64)
+    epoch, seq = (rows[name].to_numpy().astype(np.int64) for name in ("epoch", "seq"))
+    order = np.lexsort((seq, epoch, worker))
+    worker, epoch, seq = worker[order], epoch[order], seq[order]
+    is_first = np.r_[True, (worker[1:] != worker[:-1]) | (epoch[1:] != epoch[:-1])] if len(order) else np.empty(0, bool)
+    bounds = [*np.flatnonzero(is_first).tolist(), len(order)]
+    return {(names[worker[a]], int(epoch[a])): seq[a:b].tolist() for a, b in pairwise(bounds)}
 
 
 def _apply_worker_row(worker: WorkerRows, row: Row) -> None:

@@ -6,7 +6,6 @@ have sent it changes nothing. What may have landed without one is a ghost.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -17,39 +16,12 @@ from forensics.collisions import Collisions
 from forensics.content import AUTHORITATIVE, OWN_RANK, SUBORDINATE, ContentEvent, EventRun, Source, part_of, run_of
 from forensics.geometry import SIZE, flaw_of, pages_hit
 from forensics.loss import PoolGhost
+from forensics.lost_transfers import LostTransfers
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Row, WorkerKey, WorkerRows, as_ints
+from forensics.transfer_batches import Batch, batches
 
 OTHER_SIZE = "page geometry differs"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One bounded batch of a transfer on its mover: its `post` and its `done` or `fail`, each None where not there."""
-
-    mover: WorkerKey
-    post: Row | None
-    end: Row | None
-
-    @property
-    def lists(self) -> Row:
-        """The row that names the pages; a `done` without lists means those of its `post`."""
-        row = self.end or self.post or {}
-        return row if row["dst_pages"] is not None else (self.post or row)
-
-
-def batches(worker: WorkerRows) -> Iterator[Batch]:
-    """Posts of a worker joined with their ends, in the order of the ends."""
-    posts: dict[tuple[int, int, int, str], list[Row]] = defaultdict(list)
-    for row in worker.transfers:
-        batch = (row["xfer"], row["chunk"] or 0, row["part"] or 0, row["dst_pool"] or "")
-        if row["op"] == "post":
-            posts[batch].append(row)
-        elif row["op"] in ("done", "fail"):
-            yield Batch(worker.key, posts[batch].pop(0) if posts[batch] else None, row)
-    for left in posts.values():
-        for post in left:
-            yield Batch(worker.key, post, None)
 
 
 @dataclass(frozen=True)
@@ -68,6 +40,7 @@ class Transfers:
     workers: dict[WorkerKey, WorkerRows]
     order: Order
     collisions: Collisions
+    lost: LostTransfers
     by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
     boundless: dict[tuple[WorkerKey, str], tuple[int, int]] = field(default_factory=dict)
@@ -150,12 +123,21 @@ class Transfers:
 
     def _window(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """(lo, hi] in the seq of worker `at` between a batch's post and its done on the mover."""
-        post, done = batch.post["seq"] if batch.post else None, batch.end["seq"] if batch.end else None
+        post, done = self._placed(batch)
         if at == batch.mover:
-            return (post if post is not None else NOTHING), (done if done is not None else INF)
-        lo = self.order.known(at, batch.mover, post) if post is not None else NOTHING
-        hi = self.order.after(batch.mover, done, at) if done is not None else INF
+            return post, done
+        lo = self.order.known(at, batch.mover, post) if post != NOTHING else NOTHING
+        hi = self.order.after(batch.mover, done, at) if done != INF else INF
         return lo, hi
+
+    def _placed(self, batch: Batch) -> tuple[int, int]:
+        """The seqs on the mover between which a batch was under way; NOTHING and INF where they are not known."""
+        post: int = batch.post["seq"] if batch.post else NOTHING
+        if batch.end is None:
+            drained = self.drained.get((batch.mover, batch.lists["xfer"]), INF)
+            return post, self.lost.latest_end(batch.mover, post, drained)
+        end: int = batch.end["seq"]
+        return post if batch.post else self.lost.posts.get((batch.mover, end), NOTHING), end
 
     def _surely(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """[since, until] of the seq of worker `at` that certainly lies between a batch's post and its done."""

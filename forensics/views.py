@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forensics.content import EventRun
+from forensics.last_writes import Operations, last_writes
 from forensics.life_table import UNTAGGED, LifeTable, Place
+from forensics.ranking import distinct, order_of, places, ranked
 from forensics.reading import SLOT, ReadRun
 from forensics.rows import Ints, WorkerKey
 
@@ -27,11 +28,11 @@ MOST = 8
 """Events in a view, on the average of a page (its own events spread over all its views, too); beyond it is viewed whole."""
 
 NOWHERE = -1
-FOREVER = 1 << 62
+NEVER, FOREVER = -2, 1 << 62
 PAGE_BITS = 32
 
 DENSE = 64
-"""Numbers of pages that are looked up in a table: up to so many for each page that is there."""
+"""Numbers that are looked up in a table: up to so many rows of it for each number that is there."""
 
 Mask = NDArray[np.bool_]
 
@@ -43,15 +44,20 @@ def page_number(pages: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Touches:
-    """Every page that runs touch, one by one: `run`, `index` (place in the run), and `page` as place << 32 + page."""
+    """Every page that runs touch, one by one: `run`, `index` (place in the run), and `page` as place << 32 + page.
+
+    `group`: the place of the page in `Runs.pages`. The touches of run r are [bounds[r], bounds[r + 1]).
+    """
 
     run: Ints
     index: Ints
     page: Ints
+    group: Ints
+    bounds: Ints
 
 
 class Runs:
-    """The runs of a ledger with numbers for their places and tags, and their pages laid out."""
+    """The runs of a ledger with numbers for their places and tags, and their pages laid out. `pages`: all, ascending."""
 
     def __init__(self, events: list[EventRun], reads: list[tuple[WorkerKey, ReadRun]]) -> None:
         self.events, self.reads = events, reads
@@ -63,15 +69,26 @@ class Runs:
             NOWHERE if run.event.source is None or run.sources is None else self.place(run.event.source.page[:2])
             for run in events
         ]
-        self.event = _laid_out(of_events, [run.pages for run in events])
-        self.read = _laid_out(of_reads, [run.pages for _, run in reads])
         self.has_source = np.array(of_sources, np.int64) != NOWHERE
         empty = np.empty(0, np.int64)
-        lists = [
+        sources = [
             empty if at == NOWHERE or run.sources is None else run.sources[run.index]
             for at, run in zip(of_sources, events, strict=True)
         ]
-        self.source = _laid_out(of_sources, lists)
+        laid_out = [
+            _laid_out(*each)
+            for each in (
+                (of_events, [run.pages for run in events]),
+                (of_reads, [run.pages for _, run in reads]),
+                (of_sources, sources),
+            )
+        ]
+        self.pages, group = _numbered(np.concatenate([pages for pages, _ in laid_out]))
+        ends = np.cumsum([len(pages) for pages, _ in laid_out]).tolist()
+        groups = np.split(group, ends[:-1])
+        self.event, self.read, self.source = (
+            _touches(pages, of_page, lengths) for (pages, lengths), of_page in zip(laid_out, groups, strict=True)
+        )
 
     def place(self, place: Place) -> int:
         """The number of a place."""
@@ -81,20 +98,43 @@ class Runs:
         return self._ids[place]
 
 
-def _laid_out(places: list[int], lists: Sequence[Ints]) -> Touches:
-    lengths = [len(pages) for pages in lists]
-    run = np.repeat(np.arange(len(lists)), lengths)
+def _laid_out(at: list[int], lists: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """(place << 32 + page of every page, how many each run has)."""
+    lengths = np.array([len(pages) for pages in lists], np.int64)
     pages = np.concatenate([np.empty(0, np.int64), *lists])
-    index = np.arange(len(run)) - np.repeat(np.cumsum([0, *lengths])[:-1], lengths)
-    return Touches(run, index, (np.repeat(np.array(places, np.int64), lengths) << PAGE_BITS) + pages)
+    return pages + (np.repeat(np.array(at, np.int64), lengths) << PAGE_BITS), lengths
+
+
+def _touches(pages: Ints, group: Ints, lengths: Ints) -> Touches:
+    bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    run = np.repeat(np.arange(len(lengths)), lengths)
+    return Touches(run, np.arange(len(run)) - bounds[run], pages, group, bounds)
+
+
+def _numbered(pages: Ints) -> tuple[Ints, Ints]:
+    """The different pages, ascending, and the place among them of each: from a table where page numbers are dense."""
+    at, number = pages >> PAGE_BITS, page_number(pages)
+    width = np.zeros(int(at.max()) + 1 if len(at) else 0, np.int64)
+    np.maximum.at(width, at, number + 1)
+    if not len(pages) or int(width.sum()) >= DENSE * len(pages):
+        return ranked(pages)
+    begin = np.cumsum(width) - width
+    row = begin[at] + number
+    is_there = np.zeros(int(width.sum()), bool)
+    is_there[row] = True
+    group = (np.cumsum(is_there) - 1)[row]
+    known = np.empty(int(np.count_nonzero(is_there)), np.int64)
+    known[group] = pages
+    return known, group
 
 
 @dataclass(frozen=True)
 class Views:
-    """One row per view: its `page` (as in `Touches`) and `tag`, its events [start, stop) of `event`, and (lo, hi) in seq.
+    """One row per view, by place, tag and page: its `page`, `group` (as in `Touches`) and `tag`, its events [start, stop) of
+    `event`, and (lo, hi) in seq.
 
     `event`: places in `Runs.event` by page and lo. `of_read`, `of_source`: the view of each of `Runs.read` and
-    `Runs.source`. `life`: per view and (`event_life`) per `event`, the row of its life in the lives of its place; -1: none.
+    `Runs.source`. `life`, `event_life`: of each view and of each of `event`, its life's row in `LifeTable.columns` (-1: none).
     """
 
     page: Ints
@@ -106,28 +146,31 @@ class Views:
     event: Ints
     of_read: Ints
     of_source: Ints
+    life: Ints
+    event_life: Ints
+    group: Ints
 
 
 def views(runs: Runs, lives: LifeTable, *, page_by_page: bool = False) -> Views:
     """The views of every read and of every transfer's source; with `page_by_page`, every one whole."""
+    count = len(runs.pages)
+    touched = np.zeros(count, bool)
+    touched[runs.read.group] = touched[runs.source.group] = True
+    builder = _Builder(runs, lives)
     if page_by_page:
-        return _Builder(runs, lives, np.concatenate([runs.read.page, runs.source.page])).views()
-    whole = _needed_whole(runs)
-    found = _Builder(runs, lives, whole).views()
-    pages, viewed, count = np.unique(found.page, return_inverse=True, return_counts=True)
-    repeated = np.bincount(viewed, weights=found.stop - found.start)
-    events = runs.event.page[found.event]
-    own = np.searchsorted(events, pages, "right") - np.searchsorted(events, pages, "left")
-    excess = pages[repeated > MOST * (count + own)]
-    return _Builder(runs, lives, np.union1d(whole, excess)).views() if len(excess) else found
+        return builder.views(touched)
+    whole = touched & _needed_whole(runs)
+    found = builder.views(whole)
+    lengths = (found.stop - found.start).astype(np.float64)
+    viewed = found.group
+    repeated = np.bincount(viewed, weights=lengths, minlength=count)
+    own = np.bincount(runs.event.group, minlength=count)
+    excess = repeated > MOST * (np.bincount(viewed, minlength=count) + own)
+    return builder.views(whole | excess) if excess.any() else found
 
 
-def _rank(values: Ints) -> Ints:
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)
-
-
-def _needed_whole(runs: Runs) -> Ints:
-    """Pages that one request reads under several tags, that stand beside those of another pool, or are a tier's."""
+def _needed_whole(runs: Runs) -> Mask:
+    """Of each page: one request reads it under several tags, it stands beside those of another pool, or is a tier's."""
     number: dict[tuple[WorkerKey, int], int] = {}
     pools: dict[tuple[WorkerKey, int], set[str]] = defaultdict(set)
     for key, run in runs.reads:
@@ -135,36 +178,54 @@ def _needed_whole(runs: Runs) -> Ints:
         if run.read.pool != SLOT:
             pools[key, run.read.req].add(run.read.pool)
     beside = {key for (key, _), named in pools.items() if len(named) > 1}
-    places = [i for i, (key, pool) in enumerate(runs.places) if key[1] == 0 or (key in beside and pool != SLOT)]
-    touched = np.unique(np.concatenate([runs.read.page, runs.source.page]))
-    again = _read_again(runs, np.array([number[key, run.read.req] for key, run in runs.reads], np.int64))
-    return np.union1d(touched[np.isin(touched >> PAGE_BITS, places)], again)
+    is_whole = np.array([key[1] == 0 or (key in beside and pool != SLOT) for key, pool in runs.places], bool)
+    needed = is_whole[runs.pages >> PAGE_BITS] if len(runs.places) else np.zeros(len(runs.pages), bool)
+    needed[_read_again(runs, np.array([number[key, run.read.req] for key, run in runs.reads], np.int64))] = True
+    return needed
 
 
 def _read_again(runs: Runs, request_of: Ints) -> Ints:
-    """Pages that one request (of each run of reads) reads under several tags."""
-    tag_of = _rank(np.array([_tag(run) for _, run in runs.reads], np.int64))
-    tags = np.unique(np.stack([request_of, tag_of]), axis=1)[0]
+    """Pages (groups) that one request (of each run of reads) reads under several tags."""
+    known, tag_of = ranked(np.array([_tag(run) for _, run in runs.reads], np.int64))
+    tags = distinct(request_of * max(len(known), 1) + tag_of) // max(len(known), 1)
     several = np.isin(request_of, tags[1:][tags[1:] == tags[:-1]])[runs.read.run]
-    request, page, tag = request_of[runs.read.run[several]], runs.read.page[several], tag_of[runs.read.run[several]]
-    order = np.lexsort((tag, page, request))
-    request, page, tag = request[order], page[order], tag[order]
-    return page[1:][(request[1:] == request[:-1]) & (page[1:] == page[:-1]) & (tag[1:] != tag[:-1])]
+    run, page = runs.read.run[several], runs.read.group[several]
+    keys = request_of[run] * max(len(runs.pages), 1) + page
+    order = order_of(keys)
+    keys, page, tag = keys[order], page[order], tag_of[run][order]
+    return page[1:][(keys[1:] == keys[:-1]) & (tag[1:] != tag[:-1])]
 
 
 def _tag(run: ReadRun) -> int:
     return UNTAGGED if run.read.tag is None else run.read.tag
 
 
+class _Seqs:
+    """The places of seqs among all that occur."""
+
+    def __init__(self, seqs: list[Ints]) -> None:
+        known = distinct(np.concatenate([np.array([NEVER, -1, FOREVER], np.int64), *seqs]))
+        self._known, self.count = known, len(known)
+        self._beyond = int(known[-2]) + 1
+        self._table: Ints | None = None
+        if self._beyond < DENSE * (sum(len(one) for one in seqs) + 1):
+            self._table = np.zeros(self._beyond - NEVER + 1, np.int64)
+            self._table[np.minimum(known, self._beyond) - NEVER] = np.arange(len(known))
+
+    def of(self, seqs: Ints) -> Ints:
+        """The place of each, one of those that occur."""
+        if self._table is None:
+            return np.searchsorted(self._known, seqs)
+        return self._table[np.minimum(seqs, self._beyond) - NEVER]
+
+
 class _Builder:
     """Seqs as places among all that occur, so that (page, seq) is one number."""
 
-    def __init__(self, runs: Runs, lives: LifeTable, whole: Ints) -> None:
+    def __init__(self, runs: Runs, lives: LifeTable) -> None:
         self.runs, self.lives = runs, lives
-        self.pages = np.unique(np.concatenate([runs.event.page, runs.read.page, runs.source.page]))
-        self.whole = np.isin(self.pages, whole)
-        self.tags = _of_events(runs, lambda run: run.event.tag or 0)
-        los, his = _of_events(runs, lambda run: run.event.lo), _of_events(runs, lambda run: run.event.hi)
+        self.tags = _Tags(runs)
+        self.los, self.his = _of_events(runs, lambda run: run.event.lo), _of_events(runs, lambda run: run.event.hi)
         self.src_lo, self.src_hi = (
             _of_events(runs, lambda run, name=name: getattr(run.event.source, name) if run.event.source else 0)  # type: ignore[misc]
             for name in ("lo", "hi")
@@ -173,54 +234,43 @@ class _Builder:
         self.s1 = np.array(
             [run.read.passes[-1].seq if run.read.passes else run.read.s0 for _, run in runs.reads], np.int64
         )
-        of_event = self._group(runs.event.page)
-        rank = np.empty(len(los), np.int64)
-        rank[np.lexsort((np.arange(len(los)), his, los))] = np.arange(len(los))
-        order = np.argsort(of_event * max(len(los), 1) + rank[runs.event.run], kind="stable")
-        self.order, self.group = order, of_event[order]
-        self.run = runs.event.run[order]
-        self.los, self.his = los, his
-        self.lo, self.hi = los[self.run], his[self.run]
+        count = len(self.los)
+        rank = np.empty(count, np.int64)
+        rank[np.lexsort((np.arange(count), self.his, self.los))] = np.arange(count)
+        self.order = order_of(runs.event.group * max(count, 1) + rank[runs.event.run])
+        self.group, self.run = runs.event.group[self.order], runs.event.run[self.order]
+        self.begin = np.searchsorted(self.group, np.arange(len(runs.pages) + 1))
+        tags = _of_events(runs, lambda run: run.event.tag or 0)[self.run]
+        bounds = np.searchsorted(runs.pages[self.group], np.arange(len(runs.places) + 1) << PAGE_BITS)
+        self.event_life = self._lives(bounds, self.group, tags)
+        columns = lives.columns
+        self.seqs = _Seqs(
+            [self.los, self.his, self.s0, self.s1, self.src_lo, self.src_hi, columns.reserve_seq, columns.end_seq]
+        )
 
-    def _group(self, pages: Ints) -> Ints:
-        """The place of each page among `self.pages`, by looking it up where page numbers are dense."""
-        start = np.searchsorted(self.pages, np.arange(len(self.runs.places) + 1) << PAGE_BITS)
-        group = np.empty(len(pages), np.int64)
-        at = pages >> PAGE_BITS
-        for place, (first, last) in enumerate(pairwise(start.tolist())):
-            here = np.flatnonzero(at == place)
-            if not len(here):
-                continue
-            mine = page_number(self.pages[first:last])
-            if mine[-1] < DENSE * len(mine):
-                known = np.zeros(int(mine[-1]) + 1, np.int64)
-                known[mine] = np.arange(first, last)
-                group[here] = known[page_number(pages[here])]
-            else:
-                group[here] = np.searchsorted(self.pages, pages[here])
-        return group
-
-    def views(self) -> Views:
-        """See `Views`."""
-        runs = self.runs
-        read_tag = np.array([_tag(run) for _, run in runs.reads], np.int64)[runs.read.run]
-        src_tag = _of_events(runs, _source_tag)[runs.source.run]
-        groups = self._group(np.concatenate([runs.read.page, runs.source.page]))
-        tags = np.where(self.whole[groups], WHOLE, np.concatenate([read_tag, src_tag]))
-        known, tag_rank = np.unique(tags, return_inverse=True)
-        keys, of_key = np.unique(groups * len(known) + tag_rank, return_inverse=True)
-        group, tag = keys // max(len(known), 1), known[keys % max(len(known), 1)] if len(known) else keys
-        of_read, of_source = np.split(of_key.astype(np.int64), [len(runs.read.run)])
+    def views(self, whole: Mask) -> Views:
+        """See `Views`; of the pages (groups) in `whole`, whole ones."""
+        runs, count = self.runs, len(self.runs.pages)
+        tags = self.tags
+        rank = np.concatenate([tags.of_reads[runs.read.run], tags.of_sources[runs.source.run]])
+        groups = np.concatenate([runs.read.group, runs.source.group])
+        is_whole = whole[groups]
+        if is_whole.any():
+            rank[is_whole] = tags.of_whole[runs.pages[groups[is_whole]] >> PAGE_BITS]
+        keys, of_key = ranked(rank * max(count, 1) + groups)
+        rank, group = np.divmod(keys, max(count, 1))
+        of_read, of_source = np.split(of_key, [len(runs.read.run)])
         first, last = self._span(of_read, of_source, len(keys))
-        reserve, end = self._lives(group, tag)
-        start, stop, lo, hi = self._stretch(group, first, last, reserve, end)
-        start, stop = self._with_own(group, tag, known, keys, start, stop)
-        is_whole = self.whole[group]
-        starts = np.searchsorted(self.group, group)
-        stops = np.searchsorted(self.group, group, "right")
+        tag = tags.tag[rank]
+        bounds = np.searchsorted(rank, np.searchsorted(tags.place, np.arange(len(runs.places) + 1)))
+        life = self._lives(bounds, group, tag)
+        start, stop, lo, hi = self._stretch(group, first, last, life)
+        start, stop = self._with_own(keys, start, stop)
+        is_whole = whole[group]
         return Views(
-            self.pages[group], tag, np.where(is_whole, starts, start), np.where(is_whole, stops, stop),
-            np.where(is_whole, -2, lo), np.where(is_whole, FOREVER, hi), self.order, of_read, of_source,
+            runs.pages[group], tag, np.where(is_whole, self.begin[group], start),
+            np.where(is_whole, self.begin[group + 1], stop), np.where(is_whole, NEVER, lo), np.where(is_whole, FOREVER, hi),
+            self.order, of_read, of_source, life, self.event_life, group,
         )  # fmt: skip
 
     def _span(self, of_read: Ints, of_source: Ints, count: int) -> tuple[Ints, Ints]:
@@ -234,52 +284,50 @@ class _Builder:
             np.maximum.at(last, of, end)
         return first, last
 
-    def _lives(self, group: Ints, tag: Ints) -> tuple[Ints, Ints]:
-        """(reserve_seq, end_seq) of the tag at each page; (FOREVER, -1) where no row speaks of that life."""
-        reserve, end = np.full(len(group), FOREVER, np.int64), np.full(len(group), -1, np.int64)
-        at, page = self.pages[group] >> PAGE_BITS, page_number(self.pages[group])
-        for number, place in enumerate(self.runs.places):
-            lives = self.lives.of_place.get(place)
-            here = np.flatnonzero(at == number)
-            if lives is None or not len(here):
-                continue
-            rows = lives.rows(tag[here], page[here])
-            known, rows = here[rows >= 0], rows[rows >= 0]
-            reserve[known], end[known] = lives.columns.reserve_seq[rows], lives.columns.end_seq[rows]
-        return reserve, end
+    def _lives(self, bounds: Ints, group: Ints, tag: Ints) -> Ints:
+        """The row in `LifeTable.columns` of each page's life under `tag`; -1 where no row speaks of it. Those of place p
+        are [bounds[p], bounds[p + 1])."""
+        pages = page_number(self.runs.pages[group])
+        found = np.full(len(group), -1, np.int64)
+        for place, first, last in zip(self.runs.places, bounds.tolist(), bounds.tolist()[1:], strict=False):
+            if first < last:
+                found[first:last] = self.lives.rows(place, tag[first:last], pages[first:last])
+        return found
 
-    def _stretch(self, group: Ints, first: Ints, last: Ints, reserve: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    def _stretch(self, group: Ints, first: Ints, last: Ints, life: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """(start, stop, lo, hi) of each view: back to the last write of the whole page, or to the tag's reserve before it."""
-        seqs = np.unique(np.concatenate([self.los, self.his, first, last, reserve, end, [-2]]))
-        width = len(seqs) + 1
-
-        def at(of: Ints, seq: Ints) -> Ints:
-            return of * width + np.searchsorted(seqs, seq)
-
-        starts, ends = (self.group * width + np.searchsorted(seqs, of_run)[self.run] for of_run in (self.los, self.his))
+        width, of = self.seqs.count + 1, self.seqs.of
+        columns, is_known = self.lives.columns, life >= 0
+        reserve, end = np.full(len(group), FOREVER, np.int64), np.full(len(group), -1, np.int64)
+        reserve[is_known], end[is_known] = columns.reserve_seq[life[is_known]], columns.end_seq[life[is_known]]
+        starts, ends = (self.group * width + of(of_run)[self.run] for of_run in (self.los, self.his))
         firm, covers = self._kinds()
-        never = self.group * width + np.searchsorted(seqs, -2)
+        never = self.group * width + of(np.array([NEVER], np.int64))[0]
         reached = np.maximum.accumulate(np.where(firm, ends, never)) if len(self.run) else ends
         before = np.r_[-1, reached[:-1]][: len(reached)]
         # `before` of an earlier page is less than any number of this one.
-        clean = firm & covers & (before <= starts)
-        walls = np.flatnonzero(clean)
-        keys = ends[walls]
-        wall = np.searchsorted(keys, at(group, first), "right") - 1
-        known = (
-            (wall >= 0) & (self.group[walls[np.maximum(wall, 0)]] == group)
-            if len(walls)
-            else np.zeros(len(group), bool)
-        )
-        lo = np.full(len(group), -2, np.int64)
-        lo[known] = np.minimum(self.lo[walls[wall[known]]], reserve[known])
+        walls = np.flatnonzero(firm & covers & (before <= starts))
+        lo = np.full(len(group), NEVER, np.int64)
+        wall = self._last_wall(walls, group, of(first))
+        is_bound = wall >= 0
+        lo[is_bound] = np.minimum(self.los[wall[is_bound]], reserve[is_bound])
         hi = np.maximum(last, end)
         longest = np.maximum.accumulate(ends) if len(self.run) else ends
         # What is placed at one seq alone begins and ends there, and belongs to the view that begins with it.
-        start = np.searchsorted(longest, at(group, np.minimum(lo, reserve)), "left")
-        start = np.maximum(start, np.searchsorted(self.group, group))
-        stop = np.searchsorted(starts, at(group, hi), "left")
+        start = np.searchsorted(longest, group * width + of(np.minimum(lo, reserve)), "left")
+        start = np.maximum(start, self.begin[group])
+        stop = np.searchsorted(starts, group * width + of(hi), "left")
         return start, np.maximum(stop, start), lo, hi
+
+    def _last_wall(self, walls: Ints, group: Ints, first: Ints) -> Ints:
+        """The run of the last of `walls` that ended before each view's `first` (a place of a seq); -1: none."""
+        is_wall = np.zeros(len(self.run), bool)
+        is_wall[self.order[walls]] = True
+        touches = np.flatnonzero(is_wall)  # run by run, as they are laid out
+        run = self.runs.event.run[touches]
+        writes = _operations(run, self.seqs.of(self.his)[run], self.runs.event.group[touches])
+        found = last_writes(writes, _operations(first, first, group), len(self.runs.pages))
+        return np.where(found >= 0, run[found] if len(run) else found, found)
 
     def _kinds(self) -> tuple[Mask, Mask]:
         """Of each event: it is no ghost; it is one of the whole page."""
@@ -301,18 +349,50 @@ class _Builder:
         )
         return firm[self.run], covers[self.run]
 
-    def _with_own(self, group: Ints, tag: Ints, known: Ints, keys: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
+    def _with_own(self, keys: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Stretched to every event under the view's own tag."""
-        if not len(keys) or not len(self.run):
+        rank = self.tags.of_events[self.run]
+        at = np.flatnonzero(rank >= 0)
+        if not len(keys) or not len(at):
             return start, stop
-        tags = self.tags[self.run]
-        rank = np.minimum(np.searchsorted(known, tags), len(known) - 1)
-        wanted = self.group * len(known) + rank
-        view = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        own = np.flatnonzero((known[rank] == tags) & (keys[view] == wanted))
-        np.minimum.at(start, view[own], own)
-        np.maximum.at(stop, view[own], own + 1)
+        wanted = rank[at] * len(self.runs.pages) + self.group[at]
+        view = np.minimum(places(keys, wanted), len(keys) - 1)
+        is_there = keys[view] == wanted
+        own, view = at[is_there], view[is_there]
+        np.minimum.at(start, view, own)
+        np.maximum.at(stop, view, own + 1)
         return start, stop
+
+
+class _Tags:
+    """The tags under which pages are read, by place: `place`, `tag` of each; which one each run has (-1: none of them)."""
+
+    def __init__(self, runs: Runs) -> None:
+        reads = [(runs.place((key, run.read.pool)), _tag(run)) for key, run in runs.reads]
+        sources = [
+            (runs.place(run.event.source.page[:2]), _source_tag(run)) if run.event.source else (NOWHERE, 0)
+            for run in runs.events
+        ]
+        whole = [(place, WHOLE) for place in range(len(runs.places))]
+        named = sorted({*reads, *sources, *whole})
+        rank = {pair: number for number, pair in enumerate(named)}
+        self.place, self.tag = np.array(named, np.int64).reshape(-1, 2).T
+        events = [rank.get((runs.place(run.event.page[:2]), run.event.tag or 0), -1) for run in runs.events]
+        self.of_reads, self.of_sources, self.of_whole, self.of_events = (
+            np.array(one, np.int64)
+            for one in (
+                [rank[pair] for pair in reads],
+                [rank[pair] for pair in sources],
+                [rank[pair] for pair in whole],
+                events,
+            )
+        )
+
+
+def _operations(of: Ints, seq: Ints, page: Ints) -> Operations:
+    """What lies together and has one number in `of` is one operation."""
+    begin = np.flatnonzero(np.r_[True, of[1:] != of[:-1]]) if len(of) else of
+    return Operations(seq[begin], np.r_[begin, len(of)], page)
 
 
 def _source_tag(run: EventRun) -> int:

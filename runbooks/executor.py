@@ -157,6 +157,8 @@ class _Run:
         return None
 
     def _wait(self, place: int, located: LocatedStep) -> None:
+        if located.step.phase is Phase.CONFIRM:
+            self._confirm_states.append(StepState.UNDECIDED)  # nobody has looked yet
         self._move_step(place, StepState.WAITING, findings=[str(located.step.with_.get("ask", ""))])
         self._close(RunState.WAITING)
 

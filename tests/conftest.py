@@ -1,7 +1,8 @@
-"""Fixtures that several rooms share: real engine processes, started once per test session and setting."""
+"""Fixtures that several rooms share: what is made once in a test run, and real engine processes, one fleet per setting."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +14,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from prometheus_client.parser import text_string_to_metric_families
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from live_http import HTTP
+from made_once import MadeOnce, directory_of_the_run
+
 from engine.ledger.reader import read_ledger
+from engine.nursery import Nursery
 
 TENANTS = {"acme": "key-acme", "brio": "key-brio", "cyan": "key-cyan"}
 # The same examples in every run, and no law fails because a machine is busy.
@@ -67,23 +74,23 @@ class LiveEngine:
     ) -> httpx.Response:  # fmt: skip
         """One request of a tenant's client."""
         headers = {**self.client(tenant), **(headers or {})}
-        return httpx.post(self.gateway + path, json={"model": "m", **body}, headers=headers, timeout=timeout)
+        return HTTP.post(self.gateway + path, json={"model": "m", **body}, headers=headers, timeout=timeout)
 
     def post(self, url: str, path: str, body: dict) -> dict:
         """What the operator posts at a worker's door."""
-        answer = httpx.post(url + path, json=body, headers=self.hop, timeout=20)
+        answer = HTTP.post(url + path, json=body, headers=self.hop, timeout=20)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def info(self, url: str | None = None) -> dict:
         """What a process says of itself, the gateway unless another is named."""
-        return httpx.get(f"{url or self.gateway}/server_info", timeout=10).json()
+        return HTTP.get(f"{url or self.gateway}/server_info", timeout=10).json()
 
     def metrics(self, url: str) -> dict[tuple[str, ...], float]:
         """The metrics of one process by name and labels."""
         return {
             (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=10).text)
+            for family in text_string_to_metric_families(HTTP.get(f"{url}/metrics", timeout=10).text)
             for sample in family.samples
         }
 
@@ -103,7 +110,7 @@ class LiveEngine:
 
     def fault_state(self, url: str) -> dict:
         """Which faults of a process are on, how often each has struck, and whose writes are gated."""
-        return httpx.get(f"{url}/faults", headers=self.hop, timeout=10).json()
+        return HTTP.get(f"{url}/faults", headers=self.hop, timeout=10).json()
 
     def switch(self, *urls: str, **faults: bool | dict) -> None:
         """Switch faults (names with underscores) of some processes; of all workers unless some are named."""
@@ -114,12 +121,12 @@ class LiveEngine:
         """What an audit of one worker finds."""
         return self.post(url, "/audit", {})
 
-    def judged(self, rid: str) -> dict:
-        """The verdict of one response from the ledger as it is now; empty while there is none."""
+    def judged(self) -> dict[str, dict]:
+        """The verdicts of all responses from the ledger as it is now, by rid; of the replay alone, see `live_engine`."""
         from forensics.foreign_reads import foreign_reads
 
-        rows = foreign_reads(read_ledger(self.ledger)).responses.to_pylist()
-        return next((row for row in rows if row["rid"] == rid), {})
+        rows = foreign_reads(read_ledger(self.ledger), engine="replay").responses.to_pylist()
+        return {row["rid"]: row for row in rows}
 
     def wrong_pages(self) -> list:
         """What audits of its workers find wrong; nothing is asked where a fault has struck, or of the dead."""
@@ -138,15 +145,42 @@ class LiveEngine:
         child.wait()
 
 
+LONGEST_FIRST = (
+    "test_fault_scenes.py", "test_stand_ins.py", "test_samples.py", "test_library.py", "test_campaign_slice.py",
+    "test_detectors_page.py", "test_tui.py", "test_sql_engine.py",
+)  # fmt: skip
+"""Files by the time they take. What begins last is short then, and the workers of a run end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; everything else stays in its order."""
+    place = {name: i for i, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 @pytest.fixture(scope="session")
-def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveEngine]]:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """`made_once(name, make)`: what `make` gave in the first process of this run that asked for it."""
+    return MadeOnce(directory_of_the_run(tmp_path_factory.getbasetemp()))
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """What forks the processes of every engine that the tests start themselves: torch is imported there, once."""
+    with Nursery() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def live_engine(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterator[Callable[..., LiveEngine]]:
     """Factory: `live_engine(faults=(...), defences={...}, **shape)`; the same setting gives the same engine.
 
-    At the end every worker on which no fault has struck has to account for its pages.
+    At the end every worker on which no fault has struck has to account for its pages, and both engines of `forensics` have
+    to agree on every ledger.
     """
-    # Imported here: only tests that start an engine pay for torch.
     from engine.config import EngineConfig
     from engine.serve import start_engine
+    from forensics.foreign_reads import foreign_reads
 
     running: dict[tuple, tuple] = {}
 
@@ -160,7 +194,7 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
                 ledger=str(place / "ledger"), run_dir=str(place / "run"), faults=tuple(faults), defences=defences or {},
                 truth=truth, tenants=TENANTS, **{**SHAPE, **shape},
             )  # fmt: skip
-            engine = start_engine(config)
+            engine = start_engine(config, nursery)
             running[key] = engine, LiveEngine(engine.state, place / "ledger", place / "run", engine)
         return running[key][1]
 
@@ -169,6 +203,8 @@ def live_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     with ThreadPoolExecutor(len(running) or 1) as pool:
         list(pool.map(lambda pair: pair[0].stop(), running.values()))
     assert not wrong, wrong
+    for _, engine in running.values():
+        foreign_reads(read_ledger(engine.ledger))
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ def facts(known: Rollup, incident: Incident) -> tuple[Fact, ...]:
         Fact("detectors", detector_words(incident)),
         Fact("where", ", ".join(printable(worker) for worker in incident.workers) or "not known"),
         Fact("tenants", tenant_words(known, incident)),
+        Fact("responses", f"{names_words(incident.rids)} ← {names_words(incident.donors)}"),
         Fact("seen", seen_words(incident)),
         Fact("growing", growing_words(known, incident)),
         Fact("next", next_words(known.path, incident)),
@@ -65,6 +66,12 @@ def tenant_words(known: Rollup, incident: Incident) -> str:
         return " ".join(f"{known.owners.of(t).letter} {printable(t)}" for t in tenants) or "?"
 
     return f"{named(incident.donor_tenants)} → {named(incident.reader_tenants)}"
+
+
+def names_words(rids: tuple[str, ...], most: int = 2) -> str:
+    """`resp-1, resp-2 and 153 more`; of requests whose names are not known, a question mark."""
+    more = f" and {len(rids) - most:,} more" if len(rids) > most else ""
+    return (", ".join(printable(rid) for rid in rids[:most]) or "?") + more
 
 
 def seen_words(incident: Incident) -> str:

@@ -18,8 +18,8 @@ from forensics.foreign_reads import ForeignReads
 from forensics.library import Limits, asking
 from forensics.parameters import bound
 
-# One core is left to the screens.
-_LIMITS = Limits(threads=1, timeout_s=120.0)
+# One core is left to the screens. Time is the library's own limit: a machine that is busy is no reason for no picture.
+_LIMITS = Limits(threads=1)
 
 
 def library_rows(

@@ -7,6 +7,7 @@ row believed in. Lives say who owned a page; what was in it is for `forensics` t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,16 @@ class PoolLives:
     def is_open(self) -> bool:
         """Whether a life goes on."""
         return bool((self.end_seq == NONE).any())
+
+    @cached_property
+    def first_ends(self) -> dict[int, tuple[int, int]]:
+        """By tag: the seq and the time (us) at which the first of its lives ended; without tags that go on whole."""
+        ended = self.end_seq != NONE
+        tags, place = np.unique(self.tag[ended], return_inverse=True)
+        seqs, times = (np.full(len(tags), np.iinfo(np.int64).max) for _ in range(2))
+        np.minimum.at(seqs, place, self.end_seq[ended])
+        np.minimum.at(times, place, self.end_us[ended])
+        return dict(zip(tags.tolist(), zip(seqs.tolist(), times.tolist(), strict=True), strict=True))
 
     def where(self, chosen: NDArray[np.bool_]) -> PoolLives:
         """Some of them."""

@@ -6,6 +6,7 @@ writes are marks beside the cells, so that no zoom can average them away.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ MAX_ROWS, MAX_COLS, MAX_MARKERS, MAX_TENURES = 512, 600, 2000, 200
 FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3
 """Cell values: free, held, any tenant without a letter, and 3 + rank of a tenant with one."""
 _BLOCK_PAGES = 8192
+_PATCHES = (50, 20)
+"""Across and down; with two kinds of marks no more than MAX_MARKERS."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,10 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
     inside = snapshot.lives(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
     cells = _cells(area, inside, _ranks(snapshot, area.key, inside), per_row, cols)
     markers = snapshot.marks(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
+    kept = thinned(markers, area)
     tenures, tenures_total = _tenures(snapshot, area, inside)
     return PageMap(
-        area, per_row, bin_us, cells, tuple(markers[:MAX_MARKERS]), max(len(markers) - MAX_MARKERS, 0),
+        area, per_row, bin_us, cells, kept, len(markers) - len(kept),
         tenures, tenures_total,
     )  # fmt: skip
 
@@ -137,6 +141,21 @@ def mark_counts(snapshot: Snapshot, drawn: PageMap, kind: str) -> np.ndarray:
         col = np.clip(np.floor((times - area.start_us) / drawn.bin_us).astype(np.int64), 0, cols - 1)
         np.add.at(counts, (row, col), 1)
     return counts
+
+
+def thinned(markers: Sequence[Marker], area: Area) -> tuple[Marker, ...]:
+    """All markers, or where they are more than MAX_MARKERS the first of each kind in every patch of the area, so that none
+    that stands alone is lost. In the order given.
+    """
+    if len(markers) <= MAX_MARKERS:
+        return tuple(markers)
+    across, down = _PATCHES
+    lasts, pages = area.end_us - area.start_us + 1, area.last_page - area.first_page + 1
+    first: dict[tuple[str, int, int], Marker] = {}
+    for marker in markers:
+        column = (marker.t_us - area.start_us) * across // lasts
+        first.setdefault((marker.kind, column, (marker.page - area.first_page) * down // pages), marker)
+    return tuple(first.values())
 
 
 def _ranks(snapshot: Snapshot, key: WorkerKey, lives: PoolLives) -> np.ndarray:
@@ -200,6 +219,7 @@ def _tenures(snapshot: Snapshot, area: Area, lives: PoolLives) -> tuple[tuple[Te
     columns = {"tag": lives.tag, "end": lives.end_seq, "cause": lives.cause, "began": lives.start_seq}
     groups = pa.table(columns).group_by(["tag", "end", "cause"]).aggregate([("began", "min")])
     firsts = groups.sort_by([("began_min", "ascending"), ("end", "ascending")]).slice(0, MAX_TENURES).to_pylist()
+    lives = lives.where(np.isin(lives.tag, [group["tag"] for group in firsts]))
     tenures = []
     for group in firsts:
         mine = np.flatnonzero(

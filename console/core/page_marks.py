@@ -75,10 +75,12 @@ def _read(incident: Incident, finding: Row, page: int, t: int) -> Marker:
 
 def _late_writes(snapshot: Snapshot, of: WorkerKey, pool: str) -> list[Marker]:
     lives = snapshot.lives(of, pool)
-    found = []
+    ends, found = lives.first_ends, []
     for key, worker in snapshot.workers.items():
         for row in worker.transfers:
             if row["op"] != "done" or row["dst_pool"] not in (None, pool) or row["peer"] not in (None, of[0]):
+                continue
+            if not _may_be_late(snapshot, of, key, row, ends.get(row["dst_tag"])):
                 continue
             for page in row["dst_pages"] or ():
                 life = lives.of_tag(page, row["dst_tag"])
@@ -86,6 +88,14 @@ def _late_writes(snapshot: Snapshot, of: WorkerKey, pool: str) -> list[Marker]:
                     marker = _late_write(snapshot, (of, pool), key, row, life)
                     found += [marker] if marker else []
     return found
+
+
+def _may_be_late(snapshot: Snapshot, of: WorkerKey, key: WorkerKey, row: Row, ends: tuple[int, int] | None) -> bool:
+    """Whether a write can be late for any page of its grant. `ends`: when the first of its lives ended, seq and us."""
+    if ends is None:
+        return False
+    bounds = snapshot.order.convert(row["t"], key, of) or (row["t"], row["t"])
+    return bounds[0] > ends[1] or snapshot.order.known(of, key, row["seq"]) >= ends[0]
 
 
 def _late_write(

@@ -92,6 +92,15 @@ class LedgerSource:
 
     def read_if_changed(self) -> Snapshot | Failure | None:
         """A new reading if the files have changed, or time has changed what the last one means; else None."""
+        try:
+            return self._changed()
+        except OSError as error:
+            self._seen = ""  # so that the next look reads again, whatever the files say
+            remedy = "check --ledger and its rights; this view goes on by itself when the ledger can be read"
+            self._last = Failure(f"{self.path}: {error.strerror or error}", remedy, self.now_us())
+            return self._last
+
+    def _changed(self) -> Snapshot | Failure | None:
         if self._last is None or self.fingerprint() != self._seen:
             return self.read()
         last, now = self._last, self.now_us()

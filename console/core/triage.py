@@ -110,11 +110,11 @@ class TriageBook:
             raise TriageError(
                 f"{directory} is inside the ledger: evidence is never written to; set XDG_STATE_HOME elsewhere"
             )
-        self.path = directory / f"{ledger.resolve().name}-{_short(ledger)}.jsonl"
+        self.path = directory / f"{ledger.resolve().name}-{short_name(ledger)}.jsonl"
         self._who, self._now_us = who, now_us
 
     def entries(self) -> tuple[Entry, ...]:
-        """All that was said, in order; without the lines that `faults` names."""
+        """All that was said, in order; without the lines that `faults` names. Raises TriageError."""
         return tuple(line for line in self._lines() if isinstance(line, Entry))
 
     def faults(self) -> tuple[str, ...]:
@@ -126,6 +126,8 @@ class TriageBook:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise TriageError(f"{self.path}: {error.strerror}; what was said of incidents cannot be read") from error
         for number, line in enumerate(lines, start=1):
             if not line:
                 continue
@@ -191,5 +193,6 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
     return base / "kvwitness"
 
 
-def _short(ledger: Path) -> str:
+def short_name(ledger: Path) -> str:
+    """Tells ledgers of one name apart."""
     return hashlib.sha256(str(ledger.resolve()).encode()).hexdigest()[:8]

@@ -22,6 +22,7 @@ from console.core.desk import Desk
 from console.core.filter_language import FilterError
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
+from console.core.printable import printable
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.triage import TriageError
@@ -96,6 +97,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
 
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
+        self._open_wanted()
         if any(worker.group == "reading" and not worker.is_finished for worker in self.workers):
             return
         if time.monotonic() >= self._rest_until:
@@ -115,45 +117,47 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
         worker = event.worker
-        if worker.group != "reading" or event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
-            return
-        came = worker.result if event.state is WorkerState.SUCCESS else self._fault(worker.error)
-        if came is None:
+        if worker.group != "reading" or event.state is not WorkerState.SUCCESS or worker.result is None:
             return
         if worker.name == self.ledger_name:
-            self.take(came)
+            self.take(worker.result)
         elif worker.name in self._desks:
-            self._desks[worker.name] = self._desks[worker.name].offer(came)
-
-    def _fault(self, error: BaseException | None) -> Failure:
-        """A reading that could not even say what is wrong."""
-        what = f"reading failed: {type(error).__name__}: {error}"
-        return Failure(what, "check --ledger and its rights; this view goes on by itself", self.now_us())
+            self._desks[worker.name] = self._desks[worker.name].offer(worker.result)
 
     def take(self, reading: Snapshot | Failure) -> None:
         """Put a reading on the desk and draw it."""
         self.desk = self.desk.offer(reading)
         if isinstance(reading, Snapshot):
             self._end_silences(reading)
+            problem = reading.first_problem
+            if problem is not None:
+                self.say_once(
+                    f"{printable(problem.where)}: {printable(problem.what)}; next: {printable(problem.remedy)}"
+                )
         if self._replay and self.desk.shown is not None:
             self._replay = False
             self.attempt("replay")
-        if self._wanted is not None and self.desk.shown is not None:
-            (wanted, rid), self._wanted = self._wanted, None
-            if self.desk.incident_of(wanted) is None:
-                self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
-            else:
-                self.open_incident(wanted or "", rid)
+        self._open_wanted()
         self.redraw()
 
+    def _open_wanted(self) -> None:
+        """The incident that was asked for before the record was read; never over a line that is being written."""
+        if self._wanted is None or self.desk.shown is None or not isinstance(self.screen, DeskScreen):
+            return
+        (wanted, rid), self._wanted = self._wanted, None
+        if self.desk.incident_of(wanted) is None:
+            self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
+        else:
+            self.open_incident(wanted or "", rid)
+
     def _end_silences(self, reading: Snapshot) -> None:
+        """End what is over, and hear what others have said since."""
         try:
-            ended = self.book().end_silences(reading.incidents)
+            self.book().end_silences(reading.incidents)
         except (TriageError, OSError) as error:
             self.say_once(str(error))
             return
-        if ended:
-            self.listen()
+        self.listen()
 
     def redraw(self) -> None:
         """Draw the top screen."""
@@ -161,10 +165,8 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             self.screen.draw()
 
     def redraw_header(self) -> None:
-        """Ages in the header move on although nothing else does."""
-        if isinstance(self.screen, DeskScreen) and (
-            self.desk.view.paused or self.desk.is_remembered or self.desk.failure is not None
-        ):
+        """Ages in the header move on although nothing else does; so does this machine's clock."""
+        if isinstance(self.screen, DeskScreen):
             self.screen.draw_frame()
 
     # Where one is

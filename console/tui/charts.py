@@ -33,6 +33,15 @@ def placed(points: Sequence[tuple[float, float]], n: int, first: float, last: fl
     return columns
 
 
+def course(times: Sequence[float], values: Sequence[float], n: int) -> list[float | None]:
+    """Values over their times in `n` columns, with a straight line between two that are known."""
+    columns = placed(list(zip(times, values, strict=True)), n, times[0], times[-1] + 1)
+    known = [(i, value) for i, value in enumerate(columns) if value is not None]
+    for (a, start), (b, stop) in itertools.pairwise(known):
+        columns[a:b] = [start + (stop - start) * k / (b - a) for k in range(b - a)]
+    return columns
+
+
 def braille(columns: Sequence[float | None], height: int, low: float, high: float) -> list[str]:
     """A line through two values per character; a gap in the values is a gap in the line. `low` is the bottom."""
     cells = [[0] * math.ceil(len(columns) / 2) for _ in range(height)]

@@ -17,7 +17,7 @@ from console.tui.canvas import Canvas
 from console.tui.held_lines import chart_lines, figure_words, holder_table, pool_key, pool_lines
 from console.tui.line_list import LineList
 from console.tui.lines import rule
-from console.tui.notices import Notice, absence
+from console.tui.notices import Notice, absence, nothing_left
 from console.tui.screen_base import DeskScreen, bindings_of
 from forensics.rows import rows_of
 
@@ -60,7 +60,7 @@ class HeldScreen(DeskScreen):
         left = left_of(known, "holders", app.looking(), app.now_us())
         titles, lines = holder_table(rows_of(left.rows), width, palette)
         self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
-        self.query_one("#holders", LineList).show(lines)
+        self.query_one("#holders", LineList).show(lines or nothing_left(left, palette))
 
     def _figures(self) -> tuple[HeldFigure, ...]:
         app = self.console_app

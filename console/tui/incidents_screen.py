@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -17,7 +16,7 @@ from console.core.places import Place
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
 from console.tui.line_list import LineList
 from console.tui.lines import counts_line, rule
-from console.tui.notices import notice
+from console.tui.notices import nothing_left, notice
 from console.tui.screen_base import DeskScreen, bindings_of
 
 
@@ -54,9 +53,8 @@ class IncidentsScreen(DeskScreen):
         titles, lines = incident_table(known, stood, width, palette)
         self.query_one("#titles", Static).update(titles)
         incidents = self.query_one("#incidents", LineList)
-        incidents.show(lines, desk.view.incident)
-        if incidents.cursor_key != desk.view.incident:
-            self.console_app.desk = replace(desk, view=replace(desk.view, incident=incidents.cursor_key))
+        incidents.show(lines or nothing_left(left, palette), desk.view.incident)
+        self.select(incidents.cursor_key)
         self._draw_facts(width)
 
     def _draw_facts(self, width: int) -> None:
@@ -77,9 +75,8 @@ class IncidentsScreen(DeskScreen):
             self.query_one("#readings", LineList).show(lines)
 
     @on(LineList.Moved, "#incidents")
-    def _select(self, event: LineList.Moved) -> None:
-        app = self.console_app
-        app.desk = replace(app.desk, view=replace(app.desk.view, incident=event.key))
+    def _moved(self, event: LineList.Moved) -> None:
+        self.select(event.key)
         self._draw_facts(self.app.size.width)
 
     @on(LineList.Opened, "#incidents")

@@ -5,7 +5,6 @@ Invariant: a length with few requests says so where its change would stand.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -13,7 +12,7 @@ from rich.text import Text
 from console.core.latency import FEW, Length
 from console.core.printable import printable
 from console.core.times import clock
-from console.tui.charts import braille, placed
+from console.tui.charts import braille, course
 from console.tui.columns import Column, fit, heading, row_text
 from console.tui.line_list import Line
 from console.tui.lines import cut
@@ -62,9 +61,7 @@ def course_lines(length: Length, cursor_us: int | None, palette: Palette, width:
     inner = max(width - _AXIS - 1, 10)
     first, last = length.starts_us[0], length.starts_us[-1]
     top, rows = max(*length.p95, length.baseline_p5_ms or 0.0, 1e-9), max(height - 1, 2)
-    drawn = [
-        braille(_columns(length.starts_us, values, inner * 2), rows, 0.0, top) for values in (length.p5, length.p95)
-    ]
+    drawn = [braille(course(length.starts_us, values, inner * 2), rows, 0.0, top) for values in (length.p5, length.p95)]
     merged = ["".join(_both(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(*drawn, strict=True)]
     lines = []
     for row, line in enumerate(merged):
@@ -74,18 +71,6 @@ def course_lines(length: Length, cursor_us: int | None, palette: Palette, width:
     if cursor_us is not None and first <= cursor_us <= last:
         marks[min(int((cursor_us - first) / max(last - first, 1) * inner), inner - 1)] = "▲"
     return [*lines, Text(" " * (_AXIS - 1) + "└" + "".join(marks), end="", style=palette.quiet)]
-
-
-def _columns(starts_us: Sequence[int], values: Sequence[float], n: int) -> list[float | None]:
-    """One value per dot; between two stretches that have requests the line goes on."""
-    points = list(zip((float(t) for t in starts_us), values, strict=True))
-    columns = placed(points, n, points[0][0], points[-1][0] + 1)
-    known = [i for i, value in enumerate(columns) if value is not None]
-    for a, b in itertools.pairwise(known):
-        start, stop = columns[a], columns[b]
-        if start is not None and stop is not None:
-            columns[a:b] = [start + (stop - start) * k / (b - a) for k in range(b - a)]
-    return columns
 
 
 def _both(a: str, b: str) -> str:

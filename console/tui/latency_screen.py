@@ -18,7 +18,7 @@ from console.tui.canvas import Canvas
 from console.tui.latency_lines import course_lines, length_table
 from console.tui.line_list import LineList
 from console.tui.lines import cut, rule
-from console.tui.notices import Notice, absence
+from console.tui.notices import Notice, absence, nothing_left
 from console.tui.screen_base import DeskScreen, bindings_of
 
 
@@ -47,6 +47,7 @@ class LatencyScreen(DeskScreen):
         self.tell(told)
         if known is None or told is not None:
             return
+        left = left_of(known, "latency", app.looking(), app.now_us())
         titles, lines = length_table(self._lengths(), width, palette)
         words = Text(
             " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
@@ -58,7 +59,7 @@ class LatencyScreen(DeskScreen):
         listed.styles.height = max(min(len(lines), (app.size.height - 8) // 2), 1)
         worst = known.latency.worst
         first = app.desk.view.option("bucket") or (str(worst.bucket_tokens) if worst else None)
-        listed.show(lines, listed.cursor_key or first)
+        listed.show(lines or nothing_left(left, palette), listed.cursor_key or first)
         self._draw_course(width)
 
     def _lengths(self) -> tuple[Length, ...]:

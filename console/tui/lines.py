@@ -102,7 +102,7 @@ def view_line(view: View, said: str, fault: str, width: int, palette: Palette, r
         line.append(f"  {said}", style=palette.quiet)
     if right and line.cell_len + len(right) + 3 <= width:
         line.append(" " * (width - line.cell_len - len(right) - 1))
-        line.append(right, style="bold" if "BROKEN" in right else palette.quiet)
+        line.append(right, style="bold" if "BROKEN" in right or "problem" in right else palette.quiet)
     return cut(line, width)
 
 

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from console.core.desk import Desk
 from console.core.printable import counted, printable
+from console.core.sheet import Shown
 from console.core.snapshot import Snapshot
+from console.tui.line_list import Line
 from console.tui.palette import Palette
 
 
@@ -71,6 +73,17 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
             f"Next: forensics gaps --ledger {quoted} says what the record does not show.",
         )
     return None
+
+
+def nothing_left(left: Shown, palette: Palette) -> list[Line]:
+    """Why a table has no rows, and what brings them back."""
+    if left.hidden:
+        words = f"the filter hides all {left.hidden:,}: / changes it"
+    elif left.outside:
+        words = f"all {left.outside:,} are outside the range: z shows the whole record"
+    else:
+        words = "none in this record"
+    return [Line(None, Text(words, end="", style=palette.quiet))]
 
 
 def _empty(shown: Snapshot, quoted: str) -> Notice:

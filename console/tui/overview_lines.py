@@ -18,11 +18,12 @@ from console.core.owners import Owners
 from console.core.page_map import PageMap
 from console.core.printable import printable, shorten
 from console.core.times import clock_ms
-from console.tui.charts import blocks, braille, placed, resampled
+from console.tui.charts import blocks, braille, course, resampled
 from console.tui.incident_lines import state_words
 from console.tui.line_list import Line
 from console.tui.lineage_lines import strip_lines
 from console.tui.lines import severity_text, verdict_text
+from console.tui.notices import nothing_left
 from console.tui.palette import Palette
 from forensics.rows import rows_of
 
@@ -33,8 +34,9 @@ def open_lines(figure: Overview, palette: Palette) -> list[Line]:
     """Incidents that nobody has acknowledged, gravest first, keyed by id."""
     lines = [Line(s.incident.id, _open_line(s, palette)) for s in figure.incidents[:MOST_OPEN]]
     if not lines:
-        words = "none open" + ("; ack'd or silenced: see 2" if len(figure.left.rows) else "")
-        return [Line(None, Text(words, style=palette.quiet, end=""))]
+        if not len(figure.left.rows):
+            return nothing_left(figure.left, palette)
+        return [Line(None, Text("none open; 2 lists what is acknowledged or silent", style=palette.quiet, end=""))]
     if len(figure.incidents) > MOST_OPEN:
         lines.append(Line(None, Text(f"… {MOST_OPEN} of {len(figure.incidents):,}", end="")))
     return lines
@@ -57,7 +59,7 @@ def detector_lines(detectors: Sequence[Detector], palette: Palette, height: int)
     shown = list(detectors[: height - 1] if len(detectors) > height else detectors)
     for d in shown:
         state = "saw it" if d.hits else {"record only": "record"}.get(d.state, d.state)
-        words = f" {d.code:<3} {d.words:<13}{d.hits:>5,} /{_short(d.looked):>5} {state}"
+        words = f" {d.code:<3} {d.words:<14}{d.hits:>4,} /{_short(d.looked):>5} {state}"
         text = Text(words, end="", style=palette.strong if d.hits else palette.quiet)
         lines.append(text)
     if len(shown) < len(detectors):
@@ -98,8 +100,7 @@ def latency_lines(length: Length | None, palette: Palette, width: int, height: i
     words = f" {length.label} tok  base {base}  now {length.p5_ms:,.0f} ms{change}{few}"
     lines = [Text(words, end="", style=palette.strong if length.suspicious else "")]
     if length.starts_us:
-        points = list(zip((float(t) for t in length.starts_us), length.p5, strict=True))
-        columns = placed(points, (width - 2) * 2, points[0][0], points[-1][0] + 1)
+        columns = course(length.starts_us, length.p5, (width - 2) * 2)
         rows = braille(columns, max(height - 2, 1), 0.0, max(length.p5))
         lines += [Text(f" {row}", end="") for row in rows]
     lines.append(

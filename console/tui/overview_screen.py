@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -67,6 +66,7 @@ class OverviewScreen(DeskScreen):
         )
         listed = self.query_one("#open", LineList)
         listed.show(open_lines(figure, palette), desk.view.incident)
+        self.select(listed.cursor_key)
         listed.styles.height = max(min(len(figure.incidents) + 1, above - 7), 2)
         room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2)
         self.query_one("#detectors", Canvas).show(
@@ -94,9 +94,8 @@ class OverviewScreen(DeskScreen):
         self.query_one("#figures", Canvas).show(lines)
 
     @on(LineList.Moved, "#open")
-    def _select(self, event: LineList.Moved) -> None:
-        app = self.console_app
-        app.desk = replace(app.desk, view=replace(app.desk.view, incident=event.key))
+    def _moved(self, event: LineList.Moved) -> None:
+        self.select(event.key)
 
     @on(LineList.Opened, "#open")
     def _open(self, event: LineList.Opened) -> None:

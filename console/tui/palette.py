@@ -13,6 +13,14 @@ from forensics.verdict import Verdict
 
 PREFIX = "kvwitness-"
 _PANELS = {"dark": "#1E1E1E", "light": "#F0F0F0", "contrast": "#202020"}
+_ANSI_PARTS = {
+    "ansi-background": "ansi_default", "ansi-foreground": "ansi_default", "border-blurred": "ansi_default",
+    "block-cursor-foreground": "ansi_default", "block-cursor-background": "ansi_default",
+    "input-cursor-background": "ansi_default", "input-cursor-foreground": "ansi_default", "input-cursor-text-style": "reverse",
+    "input-selection-background": "ansi_default", "input-selection-foreground": "ansi_default",
+    "screen-selection-background": "ansi_default", "screen-selection-foreground": "ansi_default",
+}  # fmt: skip
+"""What Textual's own widgets ask of a theme that has no colours to mix."""
 _OWN = "ansi_default"
 """The terminal's own colour."""
 
@@ -25,6 +33,7 @@ def textual_theme(theme: Theme) -> TextualTheme:
         PREFIX + theme.name, primary=named[Severity.P4], secondary=theme.quiet or _OWN, accent=named[Severity.P4],
         warning=named[Severity.P2], error=named[Severity.P1], foreground=ink, background=ground, surface=ground,
         panel=_PANELS.get(theme.name, _OWN), boost=ground, dark=theme.is_dark, ansi=not theme.ground,
+        variables={} if theme.ground else _ANSI_PARTS,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Invariant: a screen draws from `app.desk` and changes it only through the app.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
@@ -134,6 +135,11 @@ class DeskScreen(Screen[None]):
             behind = duration((desk.rollup.data_us or 0) - now)
             words = f"this machine's clock is {behind} behind the record: ages are wrong; set the clock"
         return cut(Text(f" ! {printable(words)}", end="", style="bold"), width) if words else None
+
+    def select(self, incident: str | None) -> None:
+        """What is under the cursor is what actions are about."""
+        app = self.console_app
+        app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident))
 
     def tell(self, told: Notice | None) -> None:
         """A notice in the place of the body, or the body again."""

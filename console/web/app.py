@@ -1,7 +1,7 @@
 """The web console's pages and endpoints, over the same core as the terminal.
 
-Invariant: nothing here decides anything about a response; it asks the core and renders. Read only: no method but GET,
-except for the login.
+Invariant: nothing here decides anything about a response; it asks the core and renders. No method but GET is taken, but
+for the login and, where writing is switched on, for what people say of incidents.
 """
 
 from __future__ import annotations
@@ -13,48 +13,74 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs, quote
 
-from fastapi import FastAPI, Header, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from console.core.page_map import page_map
+from console.core.filter_language import FilterError
 from console.core.source import LedgerSource
-from console.web.feed import MOST_SUBSCRIBERS, Feed
-from console.web.figures import page_map_figure
-from console.web.gate import Gate
+from console.core.time_range import BadRange
+from console.core.triage import TriageError
+from console.core.view_link import BadLink, asks_absolute
+from console.notify.notifier import Notifier
+from console.web.api import add_api
+from console.web.asked import PageNotFound, ask, changed_link
+from console.web.charts import NotReadYet
+from console.web.feed import Feed
+from console.web.gate import Gate, Visitor
 from console.web.guard import Guard
-from console.web.pages import PageNotFound, Pages, area_of
+from console.web.intake import Intake, add_intake
+from console.web.metrics import add_metrics
+from console.web.pages import PLACES, Caller, Pages
+from console.web.triage_forms import TriageForms
 
 HERE = Path(__file__).parent
 MOST_FORM_BYTES = 4096
 IMMUTABLE = {"cache-control": "private, max-age=31536000, immutable", "content-encoding": "gzip"}
-Fragment = Annotated[str | None, Header(alias="x-fragment")]
 
 
-def create_app(source: LedgerSource, gate: Gate, hosts: tuple[str, ...]) -> FastAPI:
-    """The application. `hosts`: names under which it may be asked for."""
-    feed, plotly = Feed(source), _Plotly()
-    pages = Pages(source.path, plotly.path)
+def create_app(
+    source: LedgerSource,
+    gate: Gate,
+    hosts: tuple[str, ...],
+    state: Path,
+    *,
+    patience_s: float | None = None,
+    notifier: Notifier | None = None,
+    intake: Intake | None = None,
+) -> FastAPI:
+    """The application. `hosts`: names under which it may be asked for; `state`: the directory of what people say of
+    incidents and of runs; `patience_s`: how long an answer waits for a reading, where it is not the feed's own; `notifier`
+    runs as long as it does.
+    """
+    feed, plotly = Feed(source, patience_s), _Plotly()
+    pages = Pages(source.path, plotly.path, gate, state / "runbooks")
+    forms = TriageForms(state, source, gate)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        looking = asyncio.create_task(feed.run())
+        tasks = [asyncio.create_task(feed.run())]
+        tasks += [asyncio.create_task(notifier.run(feed.fresh))] if notifier else []
         yield
         await feed.close()
-        looking.cancel()
+        for task in tasks:
+            task.cancel()
 
     app = FastAPI(title="KV Witness console", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.feed = feed
-    _add_pages(app, feed, pages)
-    _add_api(app, feed)
-    _add_login(app, gate, pages)
+    _add_screens(app, feed, pages, forms)
+    _add_refusals(app, feed, pages)
+    add_api(app, feed)
+    _add_forms(app, gate, pages, forms, feed)
+    add_metrics(app, feed, notifier)
+    if intake is not None:
+        add_intake(app, feed, intake)
     app.add_api_route(plotly.path, plotly.answer, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_middleware(Guard, gate=gate, refusal=lambda asked: HTMLResponse(pages.login(asked, "no token"), 401))
@@ -77,100 +103,107 @@ class _Plotly:
         return Response(self._packed, media_type="text/javascript", headers=IMMUTABLE)
 
 
-def _add_pages(app: FastAPI, feed: Feed, pages: Pages) -> None:
+def visitor_of(request: Request) -> Visitor | None:
+    """Who asks, as the guard found."""
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
+    return visitor
+
+
+def address_of(request: Request) -> str:
+    """Path and query as asked for."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> None:
     @app.get("/")
     async def root() -> RedirectResponse:
-        return RedirectResponse("/incidents", 303)
+        return RedirectResponse("/overview", 303)
 
-    @app.get("/incidents")
-    async def incidents(fragment: Fragment = None) -> HTMLResponse:
-        return HTMLResponse(pages.incidents(await feed.fresh(), feed.version, fragment is not None))
+    @app.get("/go")
+    async def go(
+        at: str = "/overview", wanted: Annotated[str, Query(alias="range")] = "", q: str = ""
+    ) -> RedirectResponse:
+        return RedirectResponse(changed_link(_local(at), wanted, q), 303)
 
-    @app.get("/incidents/{incident_id}")
-    async def incident(
-        incident_id: str, resp: str | None = None, page: int | None = None, fragment: Fragment = None
-    ) -> HTMLResponse:
-        desk = await feed.fresh()
-        return HTMLResponse(pages.incident(desk, feed.version, incident_id, resp, page, fragment is not None))
+    async def screen(request: Request) -> Response:
+        address = address_of(request)
+        await feed.fresh()
+        asked = ask(feed, address)
+        if asks_absolute(request.url.query):
+            return RedirectResponse(asked.link(), 303)
+        visitor = visitor_of(request)
+        caller = Caller(address, visitor, await asyncio.to_thread(forms.entries), "x-fragment" in request.headers)
+        return HTMLResponse(await asyncio.to_thread(pages.screen, asked, caller))
 
-    @app.get("/pages")
-    async def page_ownership(
-        incident: str | None = None, pool: str | None = None, fragment: Fragment = None
-    ) -> HTMLResponse:
-        return HTMLResponse(pages.page_map(await feed.fresh(), feed.version, incident, pool, fragment is not None))
+    for path in (*(f"/{place}" for place in PLACES), "/incidents/{incident_id}"):
+        app.add_api_route(path, screen, methods=["GET"], include_in_schema=False, response_model=None)
+
+
+def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
+    def answer(request: Request, words: str, status: int) -> Response:
+        if request.url.path.startswith(("/api/", "/tables/")):
+            code = {404: "not_found", 503: "not_read_yet"}.get(status, str(status))
+            return JSONResponse({"error": {"message": words, "code": code}}, status)
+        caller = Caller("/overview", visitor_of(request), fragment="x-fragment" in request.headers)
+        return HTMLResponse(pages.problem(feed.desk, feed.mark, feed.source.now_us(), words, caller), status)
 
     @app.exception_handler(PageNotFound)
     async def not_found(request: Request, error: PageNotFound) -> Response:
-        if request.url.path.startswith("/api/"):
-            return JSONResponse({"error": {"message": str(error), "code": "not_found"}}, 404)
-        return HTMLResponse(pages.missing(feed.desk, feed.version, str(error), "x-fragment" in request.headers), 404)
+        return answer(request, str(error), 404)
+
+    @app.exception_handler(NotReadYet)
+    async def not_yet(request: Request, _: NotReadYet) -> Response:
+        return answer(request, "the ledger has not been read yet", 503)
+
+    async def unreadable(request: Request, error: Exception) -> Response:
+        return answer(request, f"{error}.", 400)
+
+    for kind in (BadLink, BadRange, FilterError, TriageError):
+        app.add_exception_handler(kind, unreadable)
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(request: Request, error: StarletteHTTPException) -> Response:
-        if request.url.path.startswith("/api/"):
-            return JSONResponse({"error": {"message": error.detail, "code": str(error.status_code)}}, error.status_code)
-        words = "There is no such page." if error.status_code == 404 else str(error.detail)
-        return HTMLResponse(pages.missing(feed.desk, feed.version, words, False), error.status_code, error.headers)
+        is_api = request.url.path.startswith("/api/")
+        words = "There is no such page." if error.status_code == 404 and not is_api else str(error.detail)
+        return answer(request, words, error.status_code)
 
 
-def _add_api(app: FastAPI, feed: Feed) -> None:
-    @app.get("/api/pages")
-    async def pages_figure(
-        incident: str | None = None,
-        pool: str | None = None,
-        theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark",
-        start: Annotated[int | None, Query(alias="from_us")] = None,
-        end: Annotated[int | None, Query(alias="to_us")] = None,
-        first: Annotated[int | None, Query(ge=0)] = None,
-        last: Annotated[int | None, Query(ge=0)] = None,
-    ) -> JSONResponse:
-        desk = await feed.fresh()
-        if desk.shown is None:
-            raise HTTPException(503, "the ledger has not been read yet")
-        shown = desk.shown
-        area = area_of(shown, incident, pool, (start, end), (first, last))
-
-        def figure() -> dict[str, Any]:
-            return page_map_figure(shown, page_map(shown, area), theme)
-
-        return JSONResponse({"version": feed.version, **await asyncio.to_thread(figure)})
-
-    @app.get("/api/stream", response_class=EventSourceResponse)
-    async def stream(
-        seen: int = -1, last_event_id: Annotated[str | None, Header()] = None
-    ) -> AsyncIterator[ServerSentEvent]:
-        if feed.subscribers >= MOST_SUBSCRIBERS:
-            yield ServerSentEvent(event="full", data="too many open pages; this one asks again in 30 s", retry=30_000)
-            return
-        start = int(last_event_id) if last_event_id and last_event_id.isdigit() else seen
-        async for version in feed.news(start):
-            yield ServerSentEvent(event="snapshot", id=str(version), data={"version": version}, retry=2000)
-
-
-def _add_login(app: FastAPI, gate: Gate, pages: Pages) -> None:
+def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed: Feed) -> None:
     @app.get("/login")
-    async def ask() -> HTMLResponse:
-        return HTMLResponse(pages.login("/incidents", ""))
+    async def ask_for_token() -> HTMLResponse:
+        return HTMLResponse(pages.login("/overview", ""))
 
     @app.post("/login")
     async def login(request: Request) -> Response:
-        form = parse_qs((await _body(request)).decode("utf-8", "replace"))
-        target = form.get("next", ["/incidents"])[0]
-        if not gate.knows(form.get("token", [""])[0].strip()):
+        form = await _form(request)
+        target, token = form.get("next", "/overview"), form.get("token", "").strip()
+        if not gate.knows(token):
             return HTMLResponse(pages.login(target, "wrong token"), 401)
-        return RedirectResponse(_local(target), 303, {"set-cookie": gate.set_cookie})
+        return RedirectResponse(_local(target), 303, {"set-cookie": gate.set_cookie(token)})
+
+    @app.post("/incidents/{incident_id}/triage")
+    async def triage(request: Request, incident_id: str) -> Response:
+        form = await _form(request)
+        visitor = forms.check(visitor_of(request), form)
+        desk = await feed.fresh()
+        incident = desk.incident_of(incident_id)
+        if incident is None:
+            raise PageNotFound("There is no such incident in this ledger.")
+        await asyncio.to_thread(forms.write, visitor, incident, form)
+        return RedirectResponse(f"/incidents/{quote(incident.id)}", 303)
 
 
-async def _body(request: Request) -> bytes:
+async def _form(request: Request) -> dict[str, str]:
+    """A form of this console; the first of every name. Raises HTTPException where it is too large."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MOST_FORM_BYTES:
             raise HTTPException(413, "the form is too large")
-    return body
+    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
 def _local(target: str) -> str:
     """Only ever a path of this server."""
     path = "/" + target.lstrip("/\\")
-    return quote(path, safe="/?&=%:.,-_~") if path != "/login" else "/incidents"
+    return quote(path, safe="/?&=%:.,-_~") if path != "/login" else "/overview"

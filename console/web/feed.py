@@ -1,6 +1,7 @@
 """The feed: one reader of the ledger for all browsers, and who is waiting for news of it.
 
-Invariant: at most one reading at a time, in a thread; a subscriber that is slow gets the newest state, never a queue.
+Invariant: at most one reading at a time, in a thread; nobody waits for one where there is anything to show, and a
+subscriber that is slow gets the newest state, never a queue.
 """
 
 from __future__ import annotations
@@ -12,56 +13,86 @@ from collections.abc import AsyncIterator
 from console.core.desk import Desk
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
+from console.web.kept import Kept
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
-MOST_SUBSCRIBERS = 32
+MOST_SUBSCRIBERS = 64
+FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
+"""How long an answer waits for a reading: where there is nothing to show yet, and where there is something older."""
 
 
 class Feed:
-    """Holds the desk of the web console; `version` counts what it has shown."""
+    """Holds the desk of the web console. `patience_s` replaces both patiences."""
 
-    def __init__(self, source: LedgerSource) -> None:
-        self.source, self.desk, self.version = source, Desk(remembered=source.remembered()), 0
+    def __init__(self, source: LedgerSource, patience_s: float | None = None) -> None:
+        self.source, self.desk = source, Desk(remembered=source.remembered())
         self.subscribers = 0
         self.closing = False
+        self._life, self._shown = f"{source.now_us():x}", 0
+        self._patience_s = patience_s
         self._changed = asyncio.Condition()
-        self._reading = asyncio.Lock()
-        self._next_look = 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self._began = self._next_look = 0.0
+        self.kept: Kept | None = None
+
+    @property
+    def mark(self) -> str:
+        """Names what is shown, and the life of this server: another server's marks are never taken for its own."""
+        return f"{self._life}.{self._shown}"
 
     async def fresh(self) -> Desk:
-        """The desk, after a look at the ledger if the last one is not of this second."""
-        async with self._reading:
-            if time.monotonic() >= self._next_look:
-                reading, took = await asyncio.to_thread(self._read)
-                self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
-                if reading is not None:
-                    await self._show(reading)
+        """The desk, after a look at the ledger if the last one is not of this second; as it is where that takes long."""
+        looking = self._look()
+        if looking is not None:
+            left = self._patience() - (time.monotonic() - self._began)
+            await asyncio.wait({looking}, timeout=max(left, 0.0))
         return self.desk
+
+    def _patience(self) -> float:
+        if self._patience_s is not None:
+            return self._patience_s
+        return PATIENCE_S if self.desk.rollup or self.desk.failure else FIRST_PATIENCE_S
+
+    def _look(self) -> asyncio.Task[None] | None:
+        """The reading that goes on, or one that is due and begins now."""
+        if self._looking is None and time.monotonic() >= self._next_look and not self.closing:
+            self._began = time.monotonic()
+            self._looking = asyncio.create_task(self._read_and_show())
+        return self._looking
+
+    async def _read_and_show(self) -> None:
+        took = 0.0
+        try:
+            reading, took = await asyncio.to_thread(self._read)
+            if reading is not None:
+                await self._show(reading)
+        finally:
+            self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
+            self._looking = None
 
     def _read(self) -> tuple[Snapshot | Failure | None, float]:
         """A reading, and for how many seconds it computed."""
         started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
-            _ = (
-                reading.rollup.incidents,
-                reading.rollup.owners,
-                reading.order,
-            )  # computed here rather than in the event loop
+            # Computed here rather than in the event loop.
+            _ = reading.rollup.incidents, reading.rollup.owners, reading.incidents, reading.order
         return reading, time.thread_time() - started
 
     async def _show(self, reading: Snapshot | Failure) -> None:
         self.desk = self.desk.offer(reading)
+        if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
+            self.kept = Kept(self.desk.shown)
         async with self._changed:
-            self.version += 1
+            self._shown += 1
             self._changed.notify_all()
 
     async def run(self) -> None:
         """Look for news while anybody waits for it."""
         while not self.closing:
             if self.subscribers:
-                await self.fresh()
+                self._look()
             await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
@@ -70,17 +101,17 @@ class Feed:
         async with self._changed:
             self._changed.notify_all()
 
-    async def news(self, seen: int) -> AsyncIterator[int]:
-        """Versions after `seen`, the newest only, until the feed closes."""
+    async def news(self, seen: str) -> AsyncIterator[str]:
+        """Marks after `seen`, the newest only, until the feed closes."""
         self.subscribers += 1
         try:
             while not self.closing:
                 async with self._changed:
-                    while not self.closing and self.version == seen:
+                    while not self.closing and self.mark == seen:
                         await self._changed.wait()
                 if self.closing:
                     return
-                seen = self.version
+                seen = self.mark
                 yield seen
         finally:
             self.subscribers -= 1

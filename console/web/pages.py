@@ -1,10 +1,13 @@
-"""The web console's HTML: templates over the core.
+"""The web console's HTML: one page for each screen, templates over the core.
 
 Invariant: autoescape is on and every text of the ledger has been through `printable`; the address holds the selection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -12,29 +15,50 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from console.core.desk import Desk
+from console.core.flows import flows_of
 from console.core.incident_words import facts, reading_words, tenant_words
+from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
-from console.core.page_map import Area, incident_area, page_map, whole_area
+from console.core.overview import overview, stood_of
+from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
-from console.core.snapshot import Snapshot
-from console.core.times import clock, clock_ms, duration, moment
+from console.core.rollup import Rollup
+from console.core.sheet import Sheet
+from console.core.time_range import ALL, Span
+from console.core.times import age, clock, clock_ms, duration, moment
+from console.core.triage import Entry, standing
+from console.core.view import View
+from console.core.view_link import to_query
+from console.web.asked import Asked, PageNotFound, area_asked, pool_name
+from console.web.charts import held_asked, held_name, what_if
+from console.web.event_list import event_list
+from console.web.gate import Gate, Visitor
 from console.web.lineage_svg import draw
+from console.web.run_list import run_list
+from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
-MOST_ROWS = 200
+MOST_ROWS, MOST_LATEST = 200, 12
+PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENCY, Place.RUNS, Place.EVENTS)
 
 
-class PageNotFound(Exception):
-    """There is no such incident or pool; the message says what there is."""
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: `address` as asked for, `entries` of the triage book, whether only what changes is wanted."""
+
+    address: str
+    visitor: Visitor | None
+    entries: tuple[Entry, ...] = ()
+    fragment: bool = False
 
 
 class Pages:
-    """Renders pages of one ledger."""
+    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: where runbooks keep their runs."""
 
-    def __init__(self, ledger: Path, plotly: str) -> None:
-        self._ledger, self._plotly = ledger, plotly
+    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: Path) -> None:
+        self._ledger, self._plotly, self._gate, self._runs = ledger, plotly, gate, runs
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
@@ -44,70 +68,130 @@ class Pages:
         )
         self._environment.filters |= {
             "printable": printable, "clock": clock, "clock_ms": clock_ms, "moment": moment, "duration": duration,
-            "ranges": ranges, "shorten": shorten, "counted": counted,
+            "ranges": ranges, "shorten": shorten, "counted": counted, "age": age,
+        }  # fmt: skip
+        self._screens = {
+            Place.OVERVIEW: self._overview, Place.INCIDENTS: self._incidents, Place.INCIDENT: self._incident,
+            Place.PAGES: self._pages, Place.HELD: self._held, Place.LATENCY: self._latency, Place.EVENTS: self._events,
         }  # fmt: skip
 
     def login(self, target: str, problem: str) -> str:
         """The page that asks for the token."""
         return self._environment.get_template("login.html").render(target=target, problem=problem)
 
-    def incidents(self, desk: Desk, version: int, fragment: bool) -> str:
-        """The list."""
-        return self._render(
-            "incidents.html", desk, version, fragment, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words
-        )
+    def screen(self, asked: Asked, caller: Caller) -> str:
+        """The page of the view. Raises PageNotFound, BadLink, FilterError."""
+        place = asked.view.place
+        if place is Place.RUNS:
+            return self._render(
+                "runs.html", asked, caller, title="Runbook", listed=run_list(self._runs, date_of(asked.now_us))
+            )
+        known = asked.rollup
+        if known is None:
+            return self._render("waiting.html", asked, caller, title=place.capitalize())
+        return self._screens[place](asked, known, caller)
 
-    def incident(
-        self, desk: Desk, version: int, incident_id: str, rid: str | None, page: int | None, fragment: bool
-    ) -> str:
-        """One incident. Raises PageNotFound."""
-        shown = desk.shown
-        if shown is None:
-            return self._render("waiting.html", desk, version, fragment, title=incident_id)
-        incident = shown.incident(incident_id)
-        if incident is None:
-            there = ", ".join(i.id for i in shown.incidents[:20]) or "none"
-            raise PageNotFound(f"There is no incident {printable(incident_id)} in this ledger. It has: {there}.")
-        opened = desk.open_incident(incident, rid).select(page=page)
-        known = opened.lineage()
-        story = opened.story(known)
-        drawing = draw(shown, known, story.page if story else None) if known and known.pages else None
+    def problem(self, desk: Desk, mark: str, clock_us: int, words: str, caller: Caller) -> str:
+        """What was asked for is not there, or cannot be read."""
+        asked = Asked(desk, mark, View(), Span(), clock_us, clock_us)
+        return self._render("missing.html", asked, caller, title="Not found", words=words)
+
+    def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        seen = overview(known, asked.view, asked.span, caller.entries, asked.now_us)
+        rows = seen.events.rows
+        latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
-            "incident.html", opened, version, fragment, title=f"{incident.id} {incident.title}", incident=incident,
-            readings=opened.readings,
-            reading=opened.reading, lineage=known, story=story, facts=facts(shown.rollup, incident), drawing=drawing,
-            reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(known),
+            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, held_name=held_name, most=MOST_LATEST,
+            detectors=self._grid("detectors", asked, MOST_ROWS), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
+        )  # fmt: skip
+
+    def _incidents(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        sheet = known.sheets["incidents"]
+        left = left_of(sheet, asked)
+        return self._render(
+            "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
+            stood=stood_of(known, left, caller.entries, asked.now_us),
+            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
+            problem=asked.desk.shown.first_problem if asked.desk.shown else None,
+        )  # fmt: skip
+
+    def _incident(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        incident = known.incident(asked.view.incident)
+        if incident is None:
+            there = ", ".join(i.id for i in known.incidents[:20]) or "none"
+            raise PageNotFound(
+                f"There is no incident {printable(asked.view.incident)} in this ledger. It has: {there}."
+            )
+        desk = asked.desk.open_incident(incident, asked.view.rid).select(page=asked.view.page)
+        lineage = desk.lineage()
+        story = desk.story(lineage)
+        shown = desk.shown
+        drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
+        flows = Sheet("flows", flows_of(desk.readings))
+        inside = replace(asked, view=replace(asked.view, filter="", sort=asked.view.sort))
+        return self._render(
+            "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
+            readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
+            drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
+            flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS), standing=standing(incident, caller.entries, asked.now_us),
+            may_write=caller.visitor is not None and self._gate.may_write(caller.visitor),
             link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
         )  # fmt: skip
 
-    def page_map(self, desk: Desk, version: int, incident: str | None, pool: str | None, fragment: bool) -> str:
-        """The map. Raises PageNotFound."""
-        shown = desk.shown
-        if shown is None or not shown.pools:
-            return self._render("waiting.html", desk, version, fragment, title="Pages")
-        area = area_of(shown, incident, pool, (None, None), (None, None))
-        drawn = page_map(shown, area, rows=1, cols=1)
-        query = {"incident": incident} if incident else {"pool": pool_name(area)}
+    def _pages(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        if asked.kept is None or not asked.kept.snapshot.pools:
+            return self._render("waiting.html", asked, caller, title="Pages")
+        shown = asked.kept.snapshot
+        area = area_asked(shown, asked)
+        drawn = asked.kept.page_map(area)
         return self._render(
-            "pages.html", desk, version, fragment, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area),
-            pools=[f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools], incident_id=incident, plotly=self._plotly,
-            source=f"/api/pages?{urlencode(query)}",
+            "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area),
+            pools=[f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools],
+            grids={name: self._grid(name, asked, MOST_ROWS) for name in ("marks", "allocations")},
         )  # fmt: skip
 
-    def missing(self, desk: Desk, version: int, words: str, fragment: bool) -> str:
-        """What was asked for is not there."""
-        return self._render("missing.html", desk, version, fragment, title="Not found", words=words)
+    def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        return self._render(
+            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[held_name(f) for f in known.held],
+            tried=what_if(asked.view), held_name=held_name, holders=self._grid("holders", asked, MOST_ROWS),
+        )  # fmt: skip
 
-    def _render(self, template: str, desk: Desk, version: int, fragment: bool, **values: Any) -> str:
+    def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        grids = {"latency": self._grid("latency", asked, MOST_ROWS)}
+        return self._render("latency.html", asked, caller, title="Latency", figure=known.latency, grids=grids)
+
+    def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        listed = event_list(asked)
+        rows = grid(listed.sheet, listed.left, asked, len(listed.left.rows))
+        return self._render("events.html", asked, caller, title="Events", listed=listed, rows=rows)
+
+    def _grid(self, name: str, asked: Asked, most: int) -> Grid:
+        sheet = sheet_asked(name, asked)
+        return grid(sheet, left_of(sheet, asked), asked, most)
+
+    def _render(self, template: str, asked: Asked, caller: Caller, **values: Any) -> str:
+        desk, known, visitor = asked.desk, asked.rollup, caller.visitor
         return self._environment.get_template(template).render(
-            layout="fragment.html" if fragment else "base.html", desk=desk, shown=desk.shown, failure=desk.failure,
-            version=version, ledger=self._ledger, severities=SEVERITY_MARKS, verdicts=VERDICT_MARKS, Verdict=Verdict,
-            by_severity=_by_severity(desk.shown), **values,
+            {
+                "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
+                "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
+                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
+                "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
+                "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
+                # The query of the view for charts and tables, which have no screen of their own.
+                "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)), **values,
+            }
         )  # fmt: skip
 
 
-def _by_severity(shown: Snapshot | None) -> dict[Severity, int]:
-    return {s: sum(i.severity is s for i in shown.incidents) if shown else 0 for s in Severity}
+def date_of(us: int) -> date:
+    """The day of a moment, UTC."""
+    return datetime.fromtimestamp(us / 1e6, UTC).date()
+
+
+def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:
+    counted_here = list(incidents)
+    return {s: sum(i.severity is s for i in counted_here) for s in Severity}
 
 
 def _proofs(known: Lineage | None) -> dict[int, str]:
@@ -117,40 +201,3 @@ def _proofs(known: Lineage | None) -> dict[int, str]:
     return {
         page.page: ", ".join(sorted({link.style.value for link in page.links})) or "no donor" for page in known.pages
     }
-
-
-def pool_name(area: Area) -> str:
-    """`decode-0:1:kv`."""
-    return f"{area.key[0]}:{area.key[1]}:{area.pool}"
-
-
-def area_of(
-    shown: Snapshot,
-    incident_id: str | None,
-    pool: str | None,
-    time: tuple[int | None, int | None],
-    pages: tuple[int | None, int | None],
-) -> Area:
-    """What is asked for: an incident's surroundings or a pool, narrowed to a time and pages. Raises PageNotFound."""
-    area = _base_area(shown, incident_id, pool)
-    start = max(area.start_us, time[0]) if time[0] is not None else area.start_us
-    end = min(area.end_us, time[1]) if time[1] is not None else area.end_us
-    first = max(area.first_page, pages[0]) if pages[0] is not None else area.first_page
-    last = min(area.last_page, pages[1]) if pages[1] is not None else area.last_page
-    if start >= end or first > last:
-        raise PageNotFound("Nothing is recorded in that range of time and pages.")
-    return Area(area.key, area.pool, start, end, first, last)
-
-
-def _base_area(shown: Snapshot, incident_id: str | None, pool: str | None) -> Area:
-    if incident_id is not None:
-        incident = shown.incident(incident_id)
-        area = incident_area(shown, incident) if incident else None
-        if area is None:
-            raise PageNotFound(f"Incident {printable(incident_id)} is not in this ledger, or names no pages.")
-        return area
-    for key, name in shown.pools:
-        if pool is None or pool == f"{key[0]}:{key[1]}:{name}":
-            return whole_area(shown, key, name)
-    known = ", ".join(f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools) or "none"
-    raise PageNotFound(f"There is no pool {printable(pool)} in this ledger. It has: {known}.")

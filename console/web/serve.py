@@ -18,7 +18,8 @@ from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.errors import ServeError
 from console.web.feed import Feed
-from console.web.gate import TOKEN_VARIABLE, Gate, load_token
+from console.web.gate import TOKEN_VARIABLE, Gate, load_tokens
+from console.web.outside import load_intake, load_notifier
 
 __all__ = ["ServeError", "serve"]
 
@@ -40,19 +41,35 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    source: LedgerSource, *, host: str, port: int, token_file: Path | None, allowed_hosts: tuple[str, ...]
+    source: LedgerSource,
+    *,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    allowed_hosts: tuple[str, ...],
+    state: Path,
+    can_write: bool,
+    receivers_file: Path | None = None,
+    intake_token_file: Path | None = None,
 ) -> None:
-    """Serve until interrupted. Raises ServeError where the address or the token will not do."""
-    token, made = load_token(token_file)
-    hosts = _hosts(host, allowed_hosts, made)
+    """Serve until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it.
+
+    Raises ServeError where the address, a token or the receivers will not do.
+    """
+    tokens, made = load_tokens(token_file)
+    notifier = load_notifier(source, state, receivers_file) if receivers_file else None
+    intake = load_intake(source, state, intake_token_file, tokens) if intake_token_file else None
+    hosts = _hosts(host, allowed_hosts, made is not None)
     bound = _bind(host, port)
     real_port = bound.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{real_port}/"
+    kind = "acknowledgements, silences and notes are kept" if can_write else "read only"
     # The address is data: a script reads it from stdout.
-    print(f"{url}?token={token}" if made else url, flush=True)
-    print(f"kvwitness console web: {source.path}, read only; Ctrl-C ends it", file=sys.stderr)
-    app = create_app(source, Gate(token), hosts)
+    print(f"{url}?token={made}" if made else url, flush=True)
+    print(f"kvwitness console web: {source.path}, {kind}; Ctrl-C ends it", file=sys.stderr)
+    gate = Gate(tokens, can_write=can_write)
+    app = create_app(source, gate, hosts, state, notifier=notifier, intake=intake)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
         lifespan="on", ws="none",

@@ -84,7 +84,7 @@ class LedgerFiles:
             self.seen.add(writer)
             if alive:
                 self.alive.add(writer)
-            elif content.problem is not None:
+            if content.problem is not None and (content.damaged or not alive):
                 remedy = "rows behind it are lost; what is before it was read"
                 self.tell("torn stream", LOSS, path, content.problem, remedy)
             if not content.header:

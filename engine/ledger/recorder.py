@@ -19,7 +19,7 @@ from engine.ledger.compactor import let_go, seal_stream
 from engine.ledger.encode import EncodedRows, Encoder
 from engine.ledger.epochs import check_worker_name, take_epoch
 from engine.ledger.forms import Form, RecordedRow, kept
-from engine.ledger.schema import SCHEMA_VERSION
+from engine.ledger.schema import SCHEMA_VERSION, TABLES
 from engine.ledger.stream import StreamWriter
 from engine.ledger.tag import make_tag
 
@@ -117,6 +117,14 @@ class Recorder:
         with self.lock:
             self._count_page_row(req)
             return self._queue(form, pool, None, (pool, req, tag, used, *columns.values()))
+
+    def miss(self, table: str, pool: str | None = None, rows: int = 1) -> None:
+        """Say that `rows` rows of a chain were not seen: each takes a seq and is left out, which readers take as loss."""
+        if table not in TABLES:
+            raise TypeError(f"the ledger has no table {table!r}; it has {', '.join(TABLES)}")
+        with self.lock:
+            if not self._stopping:
+                self._seq = self._chains[table][pool] = self._seq + rows
 
     def page_rows(self, req: int) -> int:
         """How many `pages` rows `req` has had so far."""

@@ -117,13 +117,16 @@ class StreamWriter:
 
 @dataclass(frozen=True)
 class StreamContent:
-    """What a stream holds up to its last good commit; `problem` names the first byte that does not hold."""
+    """What a stream holds up to its last good commit; `problem` names the first byte that does not hold. `damaged`: whole
+    frames stand behind that byte, so it is not the end of a write under way.
+    """
 
     header: dict[str, Any]
     batches: tuple[tuple[str, pa.RecordBatch], ...]
     committed_seq: int
     committed_bytes: int
     problem: str | None
+    damaged: bool = False
 
 
 def read_stream(path: Path) -> StreamContent:
@@ -155,7 +158,8 @@ def read_stream(path: Path) -> StreamContent:
         problem = f"no readable frame behind byte {good} of {len(data)}: {error}"
     if not header:
         problem = problem or "no header frame"
-    return StreamContent(header, tuple(batches), seq, good, problem)
+    damaged = problem is not None and _has_frame(data, good + 1)
+    return StreamContent(header, tuple(batches), seq, good, problem, damaged)
 
 
 class _Torn(Exception):
@@ -178,6 +182,19 @@ def _frames(data: bytes) -> Iterator[tuple[int, int, bytes, int]]:
             raise _Torn(f"digest does not hold for the frame at byte {at}")
         at += _FRAME.size + length
         yield kind, table, payload, at
+
+
+def _has_frame(data: bytes, at: int) -> bool:
+    """Whether a whole commit frame begins at `at` or behind it."""
+    while (at := data.find(MAGIC, at)) >= 0:
+        end = at + _FRAME.size + _COMMIT.size
+        if end <= len(data):
+            _, kind, table, zero, length, digest = _FRAME.unpack_from(data, at)
+            payload = data[at + _FRAME.size : end]
+            if (kind, zero, length) == (COMMIT, 0, _COMMIT.size) and _digest(kind, table, payload) == digest:
+                return True
+        at += 1
+    return False
 
 
 def _decode_header(payload: bytes) -> dict[str, Any]:

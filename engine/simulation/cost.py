@@ -90,8 +90,10 @@ class CostModel(Model):
         first = base + per_sequence * batch + per_token * context_tokens
         return _floor_sum(n, PS_PER_US, per_token * batch, first)
 
-    def decode_passes_within(self, batch: int, context_tokens: int, budget_us: int) -> int:
-        """The most passes whose run takes `budget_us` or less."""
+    def decode_passes_within(self, batch: int, context_tokens: int, budget_us: int, most: int | None = None) -> int:
+        """The most passes whose run takes `budget_us` or less; `most`, where more are not asked for."""
+        if most is not None and self.decode_run_us(batch, context_tokens, most) <= budget_us:
+            return most
         base, per_sequence, per_token = self._decode_ps
         first = (base + per_sequence * batch + per_token * context_tokens) / PS_PER_US
         growth = per_token * batch / PS_PER_US

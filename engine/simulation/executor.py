@@ -14,7 +14,7 @@ from engine.executor import DecodeRun, DecodeWork, PassResult, PrefillWork, TagM
 from engine.simulation.clock import VirtualClock
 from engine.simulation.cost import CostModel
 from engine.simulation.memory import PageStore, Write
-from engine.simulation.people import People
+from engine.simulation.people import NO_PAGES, People
 from engine.simulation.planes import Planes
 from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
 from engine.simulation.truth import SimTruth
@@ -45,7 +45,7 @@ class SimExecutor:
         self._bound: tuple[tuple[int, int], ...] = ()
         for each in (store, *(plane.store for plane in self._planes)):
             each.before_change = self._grow
-        store.changed = self._changed
+        store.changed, store.approached, store.landed = self._changed, self._approached, self._landed
 
     def prefill(
         self, works: Sequence[PrefillWork], *, check_tags: bool, step: int, before_write: Callable[[], None]
@@ -62,7 +62,8 @@ class SimExecutor:
         """A chunk's bytes are there when its pass ends, and not before."""
         now, size = self._task.world.now, self._store.page_tokens
         person, first, stop = self._people[work.stamp], work.start // size, work.start + len(work.tokens)
-        contents = contents_at(work.stamp, person.contents(size), first, len(work.pages))
+        known = self._contents(work.stamp)
+        contents = known if self._store.headers_only else contents_at(work.stamp, known, first, len(work.pages))
         self._store.write(
             Write(
                 work.pages[first:], work.start % size, len(work.tokens), work.stamp, contents, work.tags[first:],
@@ -70,7 +71,7 @@ class SimExecutor:
             ),
             now,
         )  # fmt: skip
-        reader = Reader(work.stamp, person.contents(size), work.pages, work.tags)
+        reader = Reader(work.stamp, known, work.pages, work.tags)
         self._truth.read(look(self._store, reader, stop, now), work.stamp, step, now)
         wrong = self._check(reader, stop) if check else ()
         return PassResult(0, wrong + self._planes.prefill(work, check, step, now) if self._planes else wrong)
@@ -81,15 +82,17 @@ class SimExecutor:
         """See `Executor`."""
         world, start = self._task.world, self._task.world.now
         self._bind(works)
-        found = [self._read(work, step, check_tags) for work in works]
+        context = sum(work.position + 1 for work in works)
+        until = start + (self.lasts_us or self._costs.decode_run_us(len(works), context, 1))
+        found = [self._read(work, step, check_tags, until) for work in works]
         if self._planes:
             found = [
-                wrong + self._planes.read(work, check_tags, step) for wrong, work in zip(found, works, strict=True)
+                wrong + self._planes.read(work, check_tags, step, until)
+                for wrong, work in zip(found, works, strict=True)
             ]
             self._planes.begin(works)
-        context = sum(work.position + 1 for work in works)
         budget = max(self._clock.true_us(until_us) - start, 0)
-        passes = 1 if any(found) else min(passes, self._costs.decode_passes_within(len(works), context, budget) + 1)
+        passes = 1 if any(found) else self._costs.decode_passes_within(len(works), context, budget, passes - 1) + 1
         scripted = self._scripted()
         passes = 1 if scripted else passes
         growing = self._growing = _Growing.of(works, passes, start, self._people, self._costs, context, self._store)
@@ -100,6 +103,7 @@ class SimExecutor:
             self._task.work(growing.ends(growing.passes))
         self._grow()
         self._growing = _Growing.nothing()
+        self._planes.end()
         last = growing.ends(growing.passes - 1)
         results = [PassResult(0, wrong) for wrong in found]
         return DecodeRun(results, growing.passes, self._clock.now_us() - (world.now - last))
@@ -120,6 +124,10 @@ class SimExecutor:
         """See `Executor`."""
         self._store.zero(pages, self._task.world.now)
         self._planes.scrub("kv", pages)
+
+    def _contents(self, stamp: int) -> np.ndarray:
+        """What the full pages of a request's prompt hold, int64; nothing where no content is kept."""
+        return NO_PAGES if self._store.headers_only else self._people[stamp].contents(self._store.page_tokens)
 
     def _scripted(self) -> int | None:
         lasts, self.lasts_us = self.lasts_us, None
@@ -154,11 +162,11 @@ class SimExecutor:
         for work in works:
             reader = readers.pop(work.stamp, None)
             if reader is None:
-                reader = Reader(work.stamp, self._people[work.stamp].contents(self._store.page_tokens))
+                reader = Reader(work.stamp, self._contents(work.stamp))
             fresh = work.pages[len(reader.pages) :]
             if len(fresh):
                 self._store.readers[fresh] += 1
-                reader.stale |= bool(len(reader.pages) == 0 or self._store.readers[fresh].max() > 1)
+                reader.stale |= len(reader.pages) == 0 or max(self._store.readers[fresh].tolist()) > 1
                 reader.pages, reader.tags = work.pages, work.tags
             self._readers[work.stamp] = reader
         for reader in readers.values():
@@ -166,12 +174,12 @@ class SimExecutor:
         if self._planes:
             self._planes.bind(works)
 
-    def _read(self, work: DecodeWork, step: int, check: bool) -> tuple[TagMismatch, ...]:
-        """Look at what one request's pass finds, where it can have changed since its last one."""
+    def _read(self, work: DecodeWork, step: int, check: bool, until: int) -> tuple[TagMismatch, ...]:
+        """Look at what one request's pass, which ends at `until`, finds, where it can have changed since its last one."""
         reader = self._readers[work.stamp]
         if not reader.stale:
             return ()
-        reader.stale = False
+        reader.look(self._task.world.now, until)
         found = look(self._store, reader, work.position, self._task.world.now)
         self._truth.read(found, work.stamp, step, self._task.world.now)
         return self._check(reader, work.position) if check else ()
@@ -195,17 +203,23 @@ class SimExecutor:
                 self._planes.grow(done, fresh, now)
 
     def _changed(self, pages: np.ndarray) -> None:
-        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon.
-
-        Where the pass under way writes its first slot of such a page, nobody can tell from outside which came last.
-        """
-        growing, touched = self._growing, set(pages.tolist())
-        if growing.passes and growing.begun(self._task.world.now) <= 1:
-            begins = growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]
-            self._store.slots["racy"][begins] = True
+        """Bytes came to bound pages: their readers look again at their next pass, and that is to be soon."""
+        touched = set(pages.tolist())
         for reader in self._readers.values():
             reader.stale |= not touched.isdisjoint(reader.pages.tolist())
         self._task.call()
+
+    def _landed(self, pages: np.ndarray) -> None:
+        """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
+        growing = self._growing
+        if growing.passes:
+            self._store.slots["racy"][growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]] = True
+
+    def _approached(self, pages: np.ndarray) -> None:
+        """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""
+        for reader in self._readers.values():
+            if near := reader.torn_by(pages, self._task.world.now):
+                self._truth.tear(reader.stamp, reader.looked_us, near)
 
 
 class _Growing:
@@ -220,6 +234,7 @@ class _Growing:
         self.passes, self.done = passes, 0
         self.lasts_us: int | None = None
         self._start, self._costs, self._context = start, costs, context
+        self._ends: dict[int, int] = {}  # by passes
 
     @classmethod
     def nothing(cls) -> _Growing:
@@ -236,15 +251,14 @@ class _Growing:
         size = store.page_tokens
         at = [work.position // size for work in works]
         stamps = np.array([work.stamp for work in works], np.int64)
-        return cls(
-            np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32),
-            np.array([work.position % size for work in works], np.int64),
-            stamps,
-            own_contents(stamps, np.array(at, np.int64)),
-            np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64),
-            np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_),
-            passes, start, costs, context,
-        )  # fmt: skip
+        pages = np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32)
+        lo = np.array([work.position % size for work in works], np.int64)
+        tags = np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64)
+        if store.headers_only:
+            return cls(pages, lo, stamps, NO_PAGES, tags, NO_PAGES, passes, start, costs, context)
+        contents = own_contents(stamps, np.array(at, np.int64))
+        tainted = np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_)
+        return cls(pages, lo, stamps, contents, tags, tainted, passes, start, costs, context)
 
     def ends(self, passes: int) -> int:
         """When that many passes have ended (true time)."""
@@ -252,12 +266,16 @@ class _Growing:
             return self._start
         if self.lasts_us is not None:
             return self._start + self.lasts_us * passes
-        return self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
+        if passes not in self._ends:
+            self._ends[passes] = self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
+        return self._ends[passes]
 
     def begun(self, now: int) -> int:
-        """Passes that have begun by now."""
+        """Passes that have begun by now, those behind the run's last as if it went on."""
         if self._costs is None:
             return 0
+        if now >= self.ends(self.passes):
+            return self.passes + 1
         if self.lasts_us is not None:
             return (now - self._start) // self.lasts_us + 1
         return self._costs.decode_passes_within(len(self.pages), self._context, now - self._start) + 1

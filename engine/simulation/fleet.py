@@ -124,7 +124,7 @@ class Fleet:
         self._ordinal += ordinal is None
         return (_LeadingRecorder if leads else LossyRecorder)(
             self.ledger, name, ordinal=self._ordinal if ordinal is None else ordinal, now_us=clock.now_us, digest_key=KEY, threaded=False,
-            ring_rows=8 * DRAIN_EVERY_ROWS,
+            ring_rows=8 * DRAIN_EVERY_ROWS, durable=False,
         )  # fmt: skip
 
     def _recorder_of(self, name: str, group: Group, clock: VirtualClock, ordinal: int | None) -> Recorder:
@@ -163,7 +163,7 @@ class Fleet:
         source, stated = self.random("clock", name), group.clock or self.scenario.clock
         clock = VirtualClock(self.world, source.randint(*stated.offset), round(source.uniform(*stated.drift_ppm)))
         recorder = self._recorder_of(name, group, clock, ordinal)
-        shards = Shards(group, self.ranks[name], parts_of(group, self.scenario.fleet))
+        shards = Shards(group, self.ranks[name], parts_of(group, self.scenario.fleet), self.scenario.recording.truth)
         truths = self._truths_of(name, clock)
         truth = truths[0] if len(truths) == 1 else RankTruths(truths)
         task = Task(self.world, name, lambda: self._turn(name))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class Write:
 class PageStore:
     """The pages of one pool of one worker."""
 
+    headers_only: ClassVar[bool] = False
+
     def __init__(self, pages: int, page_tokens: int) -> None:
         self.page_tokens = page_tokens
         self.slots = np.zeros(pages, SLOTS)
@@ -81,6 +84,10 @@ class PageStore:
         """Called before anything here is looked at or changed from outside: who owns the worker brings it up to date."""
         self.changed: Callable[[np.ndarray], None] = lambda pages: None
         """Called with bound pages whose content somebody else has just changed."""
+        self.approached: Callable[[np.ndarray], None] = lambda pages: None
+        """Called with bound pages to which a flight sets out."""
+        self.landed: Callable[[np.ndarray], None] = lambda pages: None
+        """Called with pages to which a flight has just brought bytes."""
 
     def settle(self, pages: np.ndarray, now: int) -> None:
         """Let every flight from or to these pages go as far as it has come by now."""
@@ -91,14 +98,16 @@ class PageStore:
             for flight in (*self.outgoing,):
                 flight.advance(now)
 
-    def race(self, pages: np.ndarray) -> None:
-        """A local write: flights under way from and to these pages cannot be told apart from it in time."""
+    def race(self, pages: np.ndarray, whole: np.ndarray | None = None) -> None:
+        """A local write: flights under way from these pages, and to `whole` (None: all of them), cannot be told apart from it
+        in time."""
         if self.outgoing and np.count_nonzero(self.leaving[pages]):
             for flight in self.outgoing:
                 flight.race(pages)
-        if self.incoming and np.count_nonzero(self.arriving[pages]):
+        met = pages if whole is None else whole
+        if self.incoming and np.count_nonzero(self.arriving[met]):
             for flight in self.incoming:
-                flight.meet(pages)
+                flight.meet(met)
 
     def write(self, write: Write, now: int) -> None:
         """A local pass wrote slots."""
@@ -122,12 +131,14 @@ class PageStore:
         """One decode run: `count` slots from `lo` int [n] on in each of `pages` int32 [n], one page per request."""
         slots, every = self.slots, pages
         self.settle(pages, now)
-        self.race(pages)
+        # Of a page that its writer alone reads, the slots before these are beyond doubt, whatever becomes of these.
+        self.race(pages, pages[(lo == 0) | (self.readers[pages] > 1)])
         simple = (slots["top_stamp"][pages] == stamps) & (slots["hi"][pages] == lo) & (tags == self.tag[pages])
         simple &= (slots["top_tainted"][pages] == tainted) & (slots["top_content"][pages] == contents) & (lo > 0)
+        simple &= self.tokens[pages] == lo
         shared, odd = self.readers[pages].max(initial=0) > 1, np.zeros(0, np.int64)
         if not simple.all():
-            simple &= (self.tokens[pages] == lo) & ((slots["lo"][pages] > 0) | (lo + count < self.page_tokens))
+            simple &= (slots["lo"][pages] > 0) | (lo + count < self.page_tokens)
             odd = np.arange(len(pages)) if shared else np.flatnonzero(~simple)
             pages = pages[:0] if shared else pages[simple]
         slots["hi"][pages] += count
@@ -152,11 +163,14 @@ class PageStore:
         self._forget_ranges(pages)
         cells = np.zeros(len(pages), SLOTS)
         cells["stamp"], cells["content"], cells["tainted"] = stamp, contents, tainted
+        if self.incoming:  # nobody can tell from outside whether this came last
+            cells["racy"] = self.arriving[pages] > 0
         self.slots[pages] = cells
 
     def zero(self, pages: np.ndarray, now: int) -> None:
         """Scrubbed: nobody's, and no tag."""
         self.settle(pages, now)
+        self.race(pages)
         self.fill(pages, NOBODY, 0, False)
         self.tag[pages], self.tokens[pages] = 0, 0
         self.tell(pages)
@@ -168,7 +182,10 @@ class PageStore:
             if self.ranges
             else {}
         )
-        return self.slots[pages], odd
+        cells = self.slots[pages]
+        if self.incoming:
+            cells["racy"] |= self.arriving[pages] > 0
+        return cells, odd
 
     def put(self, pages: np.ndarray, image: tuple[np.ndarray, dict[int, list[Range]]], tag: int, tokens: np.ndarray) -> None:  # fmt: skip
         """Write an image over `pages`, with headers made for `tag`."""
@@ -234,6 +251,12 @@ class PageStore:
         if np.count_nonzero(bound):
             self.changed(pages[bound])
 
+    def expect(self, pages: np.ndarray) -> None:
+        """A flight to these pages sets out: a pass that reads them now may find them before it lands, or after."""
+        bound = self.readers[pages] > 0
+        if np.count_nonzero(bound):
+            self.approached(pages[bound])
+
     def among(self, pages: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Which of `pages` are among `others`, bool [n]."""
         self._marked[others] = True
@@ -266,6 +289,7 @@ class Flight:
         _count(source.leaving, src_pages, 1)
         source.outgoing.append(self)
         target.incoming.append(self)
+        target.expect(dst_pages)
 
     @property
     def end_us(self) -> int:
@@ -305,6 +329,7 @@ class Flight:
 
     def forget(self) -> None:
         """Nobody's clock is so far off that this could still be under way."""
+        self.target.before_change()
         self.target.incoming.remove(self)
         _count(self.target.arriving, self.dst_pages, -1)
         self.target.tell(self.dst_pages)
@@ -324,6 +349,7 @@ class Flight:
                 image = cells[lo - first : hi - first], part
                 image[0]["racy"] |= self._racy[lo:hi]
                 self.target.put(self.dst_pages[lo:hi], image, self.tag, self.tokens[lo:hi])
+                self.target.landed(self.dst_pages[lo:hi])
         self._images = [image for image in self._images if image[1] > upto]
 
 

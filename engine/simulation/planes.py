@@ -58,6 +58,8 @@ class Planes:
         self._task, self._people, self._planes = task, people, tuple(planes)
         for plane in self._planes:
             plane.store.changed = self._changed_in(plane)
+            plane.store.approached = self._approached_in(plane)
+            plane.store.landed = self._landed_in(plane)
 
     def __bool__(self) -> bool:
         return bool(self._planes)
@@ -101,7 +103,7 @@ class Planes:
                 plane.store.readers[old.pages] -= 1
                 new = plane.readers.get(stamp)
                 if new is not None and not old.stale and np.array_equal(old.pages, new.pages):
-                    new.stale = False
+                    new.look(old.looked_us, old.until_us)
 
     def forget(self, stamp: int) -> None:
         """A request's tables are read no more."""
@@ -110,13 +112,13 @@ class Planes:
             if reader is not None:
                 plane.store.readers[reader.pages] -= 1
 
-    def read(self, work: DecodeWork, check: bool, step: int) -> tuple[TagMismatch, ...]:
-        """Look at what one request's pass finds, where it can have changed since its last one."""
+    def read(self, work: DecodeWork, check: bool, step: int, until: int) -> tuple[TagMismatch, ...]:
+        """Look at what one request's pass, which ends at `until`, finds, where it can have changed since its last one."""
         wrong = []
         for plane, one in self._touched(work):
             reader = plane.readers[work.stamp]
             if reader.stale:
-                reader.stale = False
+                reader.look(self._task.world.now, until)
                 wrong += self._look(plane, reader, one.reads, check, step, self._task.world.now)
         return tuple(wrong)
 
@@ -137,8 +139,7 @@ class Planes:
 
     def begin(self, works: Sequence[DecodeWork]) -> None:
         """A decode run over `works` begins: one slot of each a pass."""
-        for plane in self._planes:
-            plane.growth = None
+        self.end()
         touched: dict[int, list[tuple[DecodeWork, PoolWork]]] = {}
         for work in works:
             for plane, one in self._touched(work):
@@ -146,6 +147,11 @@ class Planes:
         for plane in self._planes:
             if id(plane) in touched:
                 plane.growth = self._growth(plane, touched[id(plane)])
+
+    def end(self) -> None:
+        """The run under way has ended."""
+        for plane in self._planes:
+            plane.growth = None
 
     def grow(self, done: int, fresh: int, now: int) -> None:
         """`fresh` more passes of the run have begun, after `done`."""
@@ -247,6 +253,28 @@ class Planes:
             self._task.call()
 
         return changed
+
+    @staticmethod
+    def _landed_in(plane: Plane) -> Callable[[np.ndarray], None]:
+        """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
+
+        def landed(pages: np.ndarray) -> None:
+            growth = plane.growth
+            if growth is not None:
+                first = np.isin(growth.pages, pages) & ((growth.lo == 0) | (plane.pool == STATE))
+                plane.store.slots["racy"][growth.pages[first]] = True
+
+        return landed
+
+    def _approached_in(self, plane: Plane) -> Callable[[np.ndarray], None]:
+        """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""
+
+        def approached(pages: np.ndarray) -> None:
+            for reader in plane.readers.values():
+                if near := reader.torn_by(pages, self._task.world.now):
+                    plane.truth.tear(reader.stamp, reader.looked_us, near, plane.pool, plane.part)
+
+        return approached
 
 
 def _main(work: Work) -> PoolWork:

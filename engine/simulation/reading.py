@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.simulation.memory import PageStore
+from engine.simulation.memory import CLOCK_SLACK_US, PageStore
 
 _PLACES_APART = np.int64(0x1E3779B97F4A7C15)
 
@@ -39,6 +39,20 @@ class Reader:
     tags: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     first: int = 0  # place of the first page in the request's table
     stale: bool = True  # has something changed since it was last looked at
+    looked_us: int = 0  # when the pass began and ended for which it was last looked at (true time)
+    until_us: int = 0
+
+    def look(self, now: int, until: int) -> None:
+        """A pass that begins now and ends at `until` looks at the table."""
+        self.stale, self.looked_us, self.until_us = False, now, until
+
+    def torn_by(self, pages: np.ndarray, now: int) -> set[int]:
+        """Which of `pages`, to which something sets out now, the pass that looked last may still have read; it looks again."""
+        if now > self.until_us + CLOCK_SLACK_US:
+            return set()
+        near = set(pages.tolist()) & set(self.pages.tolist())
+        self.stale |= bool(near)
+        return near
 
 
 @dataclass(frozen=True)
@@ -47,24 +61,39 @@ class Found:
 
     foreign: another's content; borrowed: the right content, computed by another; tainted: right or borrowed content
     that was computed after its writer had read foreign bytes. misplaced: its own content, but of another place of its
-    table. torn: pages to which a write was under way, or came from a source that changed meanwhile: from outside nobody
-    can tell what was read."""
+    table. displaced: that, too, but computed by another from the same tokens. astray: pages with content of the
+    reader's own tokens, whoever computed it, under a header that names another tag than the reader's. torn: pages to
+    which a write was under way, or came from a source that changed meanwhile: from outside nobody can tell what was
+    read."""
 
     foreign: dict[int, list[int]]
     borrowed: dict[int, list[int]]
     tainted: dict[int, list[int]]
     torn: list[int]
     misplaced: list[int] = field(default_factory=list)
+    displaced: dict[int, list[int]] = field(default_factory=dict)
+    astray: list[int] = field(default_factory=list)
 
     def stamps(self) -> list[int]:
         """Every stamp found."""
-        kinds = (self.foreign, self.borrowed, self.tainted)
+        kinds = (self.foreign, self.borrowed, self.tainted, self.displaced)
         return [stamp for kind in kinds for stamps in kind.values() for stamp in stamps]
 
     @property
     def clean(self) -> bool:
         """Nothing but the reader's own."""
-        return not (self.foreign or self.borrowed or self.tainted or self.torn or self.misplaced)
+        return not (
+            self.foreign
+            or self.borrowed
+            or self.tainted
+            or self.torn
+            or self.misplaced
+            or self.displaced
+            or self.astray
+        )
+
+
+NOTHING = Found({}, {}, {}, [])
 
 
 def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
@@ -72,6 +101,8 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     size = store.page_tokens
     table = reader.pages[: -(-kv_tokens // size)]
     store.settle(table, now)
+    if store.headers_only:
+        return NOTHING
     cells = store.slots[table]
     need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
     expected = contents_at(reader.stamp, reader.expected, reader.first, reader.first + len(table))
@@ -80,6 +111,7 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     top &= cells["top_content"] == expected
     torn = cells["racy"] | (store.arriving[table] > 0)
     found = Found({}, {}, {}, table[torn].tolist())
+    found.astray.extend(table[(bottom | top) & (store.tag[table] != reader.tags[: len(table)])].tolist())
     for i in np.flatnonzero(~(bottom | top)):
         page = int(table[i])
         for part in store.look(page):
@@ -90,14 +122,18 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
                 if not right and page not in found.misplaced:
                     found.misplaced.append(page)
                 continue
+            elsewhere = not right and part.content in reader.expected
+            if (right or elsewhere) and store.tag[page] != reader.tags[i] and page not in found.astray:
+                found.astray.append(page)
             for kind, holds in (
-                (found.foreign, not right),
+                (found.foreign, not (right or elsewhere)),
+                (found.displaced, elsewhere),
                 (found.borrowed, right),
                 (found.tainted, right and part.tainted),
             ):
                 if holds and part.stamp not in kind.setdefault(page, []):
                     kind[page].append(part.stamp)
-    for kind in (found.foreign, found.borrowed, found.tainted):
+    for kind in (found.foreign, found.displaced, found.borrowed, found.tainted):
         for page in [page for page, stamps in kind.items() if not stamps]:
             del kind[page]
     return found

@@ -12,6 +12,7 @@ from math import lcm
 
 from engine.ledger.tag import EPOCH_BITS, SEQ_BITS
 from engine.ranks import Ranks
+from engine.simulation.headers import HeaderStore
 from engine.simulation.memory import PageStore
 from engine.simulation.planes import Plane
 from engine.simulation.scenario import Group
@@ -23,13 +24,14 @@ KV, HOST = "kv", "host"
 
 
 class Shards:
-    """The pools of every rank of a worker."""
+    """The pools of every rank of a worker; what lies in them is kept where `content` says so."""
 
-    def __init__(self, group: Group, ranks: Ranks, parts: int) -> None:
+    def __init__(self, group: Group, ranks: Ranks, parts: int, content: bool) -> None:
+        kind = PageStore if content else HeaderStore
         self.ranks, self.parts = ranks, parts
         pools = group.pages.present() | ({HOST: group.host_pages} if group.host_pages else {})
         self.stores = {
-            (pool, rank, part): PageStore(pages + 1, group.page_tokens)
+            (pool, rank, part): kind(pages + 1, group.page_tokens)
             for pool, pages in pools.items()
             for rank in range(ranks.size)
             for part in range(parts)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.simulation.headers import HeaderFlight
 from engine.simulation.memory import CLOCK_SLACK_US, Flight, PageStore
 from engine.simulation.world import World
 from engine.transport import Callbacks, WriteBatch
@@ -33,7 +34,8 @@ class Lane:
 
     def flight(self, batch: WriteBatch, start_us: int, step_us: int) -> Flight:
         """A batch on its way."""
-        return Flight(
+        kind = HeaderFlight if self.target.headers_only else Flight
+        return kind(
             self.source, batch.src_pages, self.target, batch.dst_pages, self.tag, batch.tokens, start_us, step_us
         )
 

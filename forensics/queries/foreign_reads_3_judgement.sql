@@ -8,19 +8,54 @@
 
 -- step: met
 -- Each read with its possible events in mode E and their classes; what was granted may lie in another place of the table.
+-- Of a later place than any that the reader was lent, it is whoever's it is.
 CREATE TEMP TABLE met AS
-SELECT x.read, p.event, a.donor, a.reason,
-       CASE WHEN a.class IN ('entitled', 'shared') AND e.tag = x.tag AND coalesce(e.pos <> x.pos, FALSE) THEN 'wrong'
-            ELSE a.class END AS class,
-       CASE WHEN a.class IN ('entitled', 'shared') AND e.tag = x.tag AND coalesce(e.pos <> x.pos, FALSE) THEN 'M13'
-            ELSE a.cause END AS cause,
+WITH
+rooted AS (
+    SELECT landing AS event, owner FROM roots
+    UNION
+    SELECT event, owner FROM timeline WHERE written
+),
+astray AS (
+    SELECT x.read, e.event,
+           count(CASE WHEN r.owner = -1 THEN 1 END) AS lost,
+           count(CASE WHEN r.owner IS NULL OR r.owner < -1 THEN 1 END) AS nobody,
+           count(CASE WHEN r.owner = x.owner THEN 1 END) AS own,
+           count(CASE WHEN r.owner >= 0 AND r.owner <> x.owner THEN 1 END) AS others,
+           min(CASE WHEN r.owner <> x.owner THEN r.owner END) AS donor,
+           max(CASE WHEN r.owner <> x.owner THEN r.owner END) AS last_donor
+    FROM possible AS p
+    JOIN judged AS x ON x.read = p.reader
+    JOIN timeline AS e ON e.event = p.event AND e.tag = x.tag AND e.pos > x.pos_last
+    JOIN lives AS l ON l.place = x.place AND l.tag = x.tag AND l.owner <> x.owner
+    JOIN rooted AS r ON r.event = e.event
+    GROUP BY x.read, e.event
+),
+known AS (
+    SELECT x.read, p.event, a.class, a.cause, a.donor, a.reason,
+           CASE WHEN NOT (a.class IN ('entitled', 'shared') AND e.tag = x.tag AND coalesce(e.pos <> x.pos, FALSE)) THEN 'in place'
+                WHEN o.lost > 0 THEN 'lost'
+                WHEN o.others > 0 AND o.own = 0 AND o.nobody = 0 THEN 'foreign'
+                WHEN o.others > 0 OR (o.own > 0 AND o.nobody > 0) THEN 'mixed'
+                ELSE 'wrong' END AS placed,
+           CASE WHEN o.donor = o.last_donor THEN o.donor ELSE -1 END AS astray_donor
+    FROM possible AS p
+    JOIN judged AS x ON x.read = p.reader
+    JOIN timeline AS e ON e.event = p.event
+    JOIN answers AS a ON a.level = 2 AND a.event = p.event AND a.owner = x.owner AND a.tag = x.tag AND a.s0 = x.s0
+    LEFT JOIN astray AS o ON o.read = x.read AND o.event = p.event
+)
+SELECT x.read, e.event,
+       CASE k.placed WHEN 'in place' THEN k.donor WHEN 'foreign' THEN k.astray_donor END AS donor,
+       CASE k.placed WHEN 'lost' THEN 'owner lost' WHEN 'mixed' THEN 'undecided source' ELSE k.reason END AS reason,
+       CASE k.placed WHEN 'in place' THEN k.class WHEN 'foreign' THEN 'foreign' WHEN 'wrong' THEN 'wrong' ELSE 'unknown' END AS class,
+       CASE k.placed WHEN 'in place' THEN k.cause WHEN 'foreign' THEN 'M13' WHEN 'wrong' THEN 'M13' ELSE '' END AS cause,
        e.hi <= x.s0 OR coalesce(x.growth = e.event, FALSE) AS pre_e,
        e.hi <= x.s0 OR coalesce(x.growth = e.event, FALSE) OR e.hi <= x.last_since AS seen_e,
        count(*) OVER (PARTITION BY x.read) AS n
-FROM possible AS p
-JOIN judged AS x ON x.read = p.reader
-JOIN timeline AS e ON e.event = p.event
-JOIN answers AS a ON a.level = 2 AND a.event = p.event AND a.owner = x.owner AND a.tag = x.tag AND a.s0 = x.s0;
+FROM known AS k
+JOIN judged AS x ON x.read = k.read
+JOIN timeline AS e ON e.event = k.event;
 
 -- step: contested
 -- Reads that are not settled by one seen event of a known class.

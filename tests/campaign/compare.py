@@ -17,16 +17,17 @@ from scenario_draw import Drawn
 from wrong_reads import WrongReads, wrong_reads
 
 from engine.ledger.reader import Ledger, read_ledger
-from engine.truth import KV, TruthResponse, read_truth
+from engine.truth import Place, TruthResponse, place_of, read_truth
 from forensics.evidence import prepare
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.replay import run as run_replay
 from forensics.rows import worker_rows
 
 Row = dict[str, Any]
-Places = set[tuple[str, int | str]]
-"""As the truth names them: (worker, page) in `kv`, (worker, "pool/page") in another."""
+Places = set[Place]
 LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
+SENDING_OTHERS = {"early-post", "room-collision", "source-reuse"}
+"""Faults by which another's bytes come under the reader's own tag."""
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
 
@@ -95,7 +96,7 @@ class Comparison:
     def pages(self, rid: str, *kinds: str, delivered: bool = False) -> Places:
         """Pages of a response's findings of some kinds."""
         return {
-            _place(row["worker"], row["pool"], page)
+            place_of(row["worker"], row["pool"], page)
             for row in self.findings[rid]
             if row["kind"] in kinds and (not delivered or row["delivered"] == "yes")
             for page in row["page_list"] or ()
@@ -175,11 +176,15 @@ class Comparison:
         if verdict["verdict"] != "contaminated":
             return
         self.judged.counts["contaminated, verdict"] += 1
-        if not (truth.contaminated or truth.perhaps):
-            self.judged.fail("accused", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
-            return
         places = _joined(truth)
         delivered = [row for row in self.findings[rid] if row["kind"] == "foreign" and row["delivered"] == "yes"]
+        # Bytes of another without a right to them, that are those of the reader's own tokens, as nothing in the record says.
+        sent = set(self.drawn.faults) & SENDING_OTHERS
+        for donor, place in wrong.alike if sent else wrong.astray:
+            places.setdefault(donor, set()).add(place)
+        if not places:
+            self.judged.fail("accused", rid, f"{_rows(self.findings[rid])}; truth {_told(truth)}")
+            return
         donors = {row["donor_rid"] for row in delivered if row["donor_rid"] not in (None, SEVERAL)}
         if donors - set(places):
             self.judged.fail(
@@ -202,7 +207,7 @@ class Comparison:
             for row in self.findings[rid]
             if row["kind"] == "foreign"
             and row["worker"] not in lossy
-            and not twice & {_place(row["worker"], row["pool"], page) for page in row["page_list"]}
+            and not twice & {place_of(row["worker"], row["pool"], page) for page in row["page_list"]}
         }
         if not found <= allowed:
             self.judged.fail("class", rid, f"{sorted(found)} of {self.drawn.faults[0]}: {_rows(self.findings[rid])}")
@@ -253,10 +258,6 @@ class Comparison:
         return moved
 
 
-def _place(worker: str, pool: str, page: int) -> tuple[str, int | str]:
-    return worker, page if pool == KV else f"{pool}/{page}"
-
-
 def _tables(ledger: Ledger) -> dict[str, Counter[tuple[str, int | str]]]:
     """How often each page stands in the tables that a response's requests bound."""
     rows = (row for row in worker_rows(ledger).values())
@@ -265,7 +266,9 @@ def _tables(ledger: Ledger) -> dict[str, Counter[tuple[str, int | str]]]:
         rids = {row["req"]: row["rid"] for row in worker.requests if row["op"] == "receive"}
         for row in worker.pages:
             if row["op"] in ("bind", "append") and row["req"] in rids and worker.role == "decode":
-                tables[rids[row["req"]]].update(_place(worker.key[0], row["pool"], int(page)) for page in row["pages"])
+                tables[rids[row["req"]]].update(
+                    place_of(worker.key[0], row["pool"], int(page)) for page in row["pages"]
+                )
     return tables
 
 

@@ -82,6 +82,8 @@ def draw(seed: int, faults: tuple[str, ...] | None = None, mode: str = "off", de
         "fleet": fleet, "defences": {"modes": modes, **_release(source, faults)}, "costs": _costs(source, faults),
         "traffic": [_stream(source, faults, fleet)], "faults": [_fault(source, name) for name in faults], "losses": losses,
     }  # fmt: skip
+    if not fixed and seed % 4 == 3:
+        _cached(random.Random(f"cache/{seed}"), fleet, plan["traffic"][0])
     kinds = tuple(loss["kind"] for loss in losses)
     return Drawn(seed, json.dumps(plan, indent=1), faults, defences, clocks, step_run, kinds)
 
@@ -153,6 +155,21 @@ def _fleet(source: random.Random) -> list[dict[str, Any]]:
             "page_tokens": PAGE_TOKENS, "context_tokens": 1024, "max_batch": source.choice([16, 64]),
         },
     ]  # fmt: skip
+
+
+def _cached(source: random.Random, fleet: list[dict[str, Any]], stream: dict[str, Any]) -> None:
+    """Prompts that begin alike, and prefix caches on prefill, on decode or on both; under prefill's, mostly a host tier."""
+    prefill, decode = fleet
+    where = source.choice([[prefill], [decode], [prefill, decode]])
+    for group in where:
+        group["prefix_cache"] = {"enabled": True}
+    if prefill in where and source.random() < 0.6:
+        prefill["host_pages"] = source.choice([4, 12, 40])
+    tokens = source.choice([16, 24, 40])
+    for prompt in stream["prompt"]:
+        prompt["max"] = max(prompt["max"] - tokens, prompt["min"])
+    shared = {"per": source.choice(["tenant", "tenant", "global"]), "share": 0.8}
+    stream["prefixes"] = [{"name": "house", "tokens": {"kind": "fixed", "value": tokens}, **shared}]
 
 
 def _costs(source: random.Random, faults: tuple[str, ...]) -> dict[str, Any]:

@@ -8,7 +8,29 @@ import pytest
 from run_campaign import REPRODUCE, judge
 from scenario_draw import FAULTS, draw
 
-SEEDS = (*range(24), 33, 101, 125, 165, 212, 248, 258, 285, 301, 698, 962, 1000, 1622)
+SEEDS = (
+    *range(24),
+    33,
+    101,
+    125,
+    165,
+    212,
+    248,
+    258,
+    285,
+    301,
+    698,
+    962,
+    1000,
+    1622,
+    55,
+    159,
+    831,
+    1167,
+    1331,
+    1676,
+    1743,
+)
 """The first ones, and some that failed once, each in another way."""
 
 

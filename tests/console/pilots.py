@@ -17,7 +17,7 @@ from console.tui.app_base import Surroundings
 
 NOW_US = 1_790_000_060_000_000
 SIZES = [(80, 24), (160, 48)]
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 30
 
 
 async def until(pilot: Pilot, condition: Callable[[], bool], what: str) -> None:

@@ -14,7 +14,7 @@ import console.core.source as source_module
 from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.errors import ServeError
-from console.web.gate import SHORTEST, TOKEN_VARIABLE, Gate, load_token
+from console.web.gate import SHORTEST, TOKEN_VARIABLE, Gate, Role, load_tokens
 from console.web.serve import serve
 
 TOKEN = "a-token-for-tests-only"
@@ -22,8 +22,13 @@ HOSTS = ("127.0.0.1", "localhost")
 EVIL = "<script>alert(1)</script>\x1b[2J"
 
 
-def client_of(path, *, token: str | None = TOKEN, now_us=lambda: 1_790_000_060_000_000) -> httpx.AsyncClient:
-    app = create_app(LedgerSource(path, now_us=now_us, engine="replay"), Gate(TOKEN), HOSTS)
+NOW = 1_790_000_060_000_000
+
+
+def client_of(path, *, token: str | None = TOKEN, tokens=None, can_write=False, store=None) -> httpx.AsyncClient:
+    gate = Gate(tokens or {TOKEN: Role.FORENSIC}, can_write=can_write)
+    source = LedgerSource(path, now_us=lambda: NOW, engine="replay", store=store)
+    app = create_app(source, gate, HOSTS, path.parent / "state", patience_s=60)
     headers = {"authorization": f"Bearer {token}"} if token else {}
     transport = httpx.ASGITransport(app)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=headers)
@@ -34,7 +39,8 @@ PATHS = [
     "/incidents",
     "/incidents/I-0000",
     "/pages",
-    "/api/pages",
+    "/api/charts/pages",
+    "/tables/incidents.csv",
     "/api/stream",
     "/static/console.js",
     "/nowhere",
@@ -102,7 +108,7 @@ async def test_other_host_names_are_refused(finished_ledger, host):
 
 async def test_every_answer_keeps_to_itself(finished_ledger):
     async with client_of(finished_ledger) as client:
-        for path in ("/incidents", "/pages", "/api/pages", "/nowhere", "/login", "/static/console.css"):
+        for path in ("/incidents", "/pages", "/api/charts/pages", "/nowhere", "/login", "/static/console.css"):
             answer = await client.get(path)
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'self';")
@@ -116,7 +122,7 @@ async def test_every_answer_keeps_to_itself(finished_ledger):
 async def test_only_the_login_accepts_anything_but_reading(finished_ledger):
     async with client_of(finished_ledger) as client:
         for method in ("POST", "PUT", "DELETE", "PATCH"):
-            for path in ("/incidents", "/pages", "/api/pages"):
+            for path in ("/incidents", "/pages", "/api/charts/pages"):
                 assert (await client.request(method, path)).status_code == 405
 
 
@@ -148,22 +154,22 @@ async def test_what_is_not_there_is_a_404_that_says_what_is(finished_ledger, fin
         assert answer.status_code == 404
         assert finished.incidents[0].id in answer.text
         assert (await client.get("/pages", params={"pool": "x:1:kv"})).status_code == 404
-        answer = await client.get("/api/pages", params={"pool": "x:1:kv"})
+        answer = await client.get("/api/charts/pages", params={"pool": "x:1:kv"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
-        assert (await client.get("/api/pages", params={"from_us": 5, "to_us": 4})).status_code == 404
-        assert (await client.get("/api/pages", params={"theme": "<x>"})).status_code == 422
+        assert (await client.get("/api/charts/pages", params={"to": "2020-01-01T00:00:00Z"})).status_code == 404
+        assert (await client.get("/api/charts/pages", params={"theme": "<x>"})).status_code == 422
 
 
 async def test_the_map_comes_binned_and_packed(finished_ledger):
     async with client_of(finished_ledger) as client:
-        figure = (await client.get("/api/pages")).json()
+        figure = (await client.get("/api/charts/pages")).json()
         heatmap, _, reads, writes = figure["data"]
         rows, cols = (int(n) for n in heatmap["z"]["shape"].split(","))
         cells = np.frombuffer(base64.b64decode(heatmap["z"]["bdata"]), np.uint8).reshape(rows, cols)
         assert (rows, cols) == (65, 600)
         assert set(np.unique(cells)) == {0, 3, 4, 5}
         assert (len(reads["x"]), len(writes["x"])) == (16, 4)
-        part = (await client.get("/api/pages", params={"first": 30, "last": 33})).json()
+        part = (await client.get("/api/charts/pages", params={"rows": "30-33"})).json()
         assert part["data"][0]["z"]["shape"] == "4, 600"
         assert sorted(set(part["data"][2]["y"])) == [30, 31, 32, 33]
 
@@ -180,7 +186,7 @@ async def test_what_clients_chose_is_escaped_everywhere(tmp_path):
             assert "alert(1)" in text
             assert "<script>alert" not in text
             assert "\x1b" not in text
-        figure = (await client.get("/api/pages")).json()
+        figure = (await client.get("/api/charts/pages")).json()
         hover = figure["data"][2]["hovertext"][0]
         assert "&lt;script&gt;" in hover
         assert "<script>" not in hover
@@ -200,57 +206,67 @@ async def test_states_without_data_say_why_and_what_next(tmp_path, monkeypatch):
         text = (await client.get("/incidents")).text
         assert "The ledger could not be read" in text
         assert "ZeroDivisionError" in text
-        assert (await client.get("/api/pages")).status_code == 503
+        assert (await client.get("/api/charts/pages")).status_code == 503
 
 
 async def test_fragments_are_the_page_without_its_frame(finished_ledger):
     async with client_of(finished_ledger) as client:
         fragment = (await client.get("/incidents", headers={"x-fragment": "1"})).text
-        assert fragment.startswith('<div data-version="')
+        assert fragment.startswith('<div data-mark="')
         assert "<html" not in fragment
 
 
 def test_tokens_from_file_environment_or_made_here(tmp_path):
     file = tmp_path / "token"
-    file.write_text("from-a-file-0123456789\n")
-    assert load_token(file, {}) == ("from-a-file-0123456789", False)
-    assert load_token(None, {TOKEN_VARIABLE: "from-the-environment"}) == ("from-the-environment", False)
-    made, fresh = load_token(None, {})
-    assert fresh
+    file.write_text("from-a-file-0123456789\n\noperator the-token-of-an-operator\nforensic the-token-of-forensics\n")
+    roles = {
+        "from-a-file-0123456789": "viewer",
+        "the-token-of-an-operator": "operator",
+        "the-token-of-forensics": "forensic",
+    }
+    assert load_tokens(file, {}) == (roles, None)
+    assert load_tokens(None, {TOKEN_VARIABLE: "from-the-environment"}) == ({"from-the-environment": Role.VIEWER}, None)
+    tokens, made = load_tokens(None, {})
+    assert tokens == {made: Role.FORENSIC}
     assert len(made) >= 32
-    assert load_token(None, {})[0] != made
+    assert load_tokens(None, {})[1] != made
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"short", b"x" * (SHORTEST - 1), "tökén-tökén-tökén".encode(), b"\xff\xfe" * 20]
-)
+BAD_TOKENS = [
+    b"", b"short", b"x" * (SHORTEST - 1), "tökén-tökén-tökén".encode(), b"\xff\xfe" * 20, b"\n\n",
+    b"king a-token-of-a-wrong-role", b"viewer operator a-token-with-two-roles",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BAD_TOKENS)
 def test_bad_token_files_are_refused(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(ServeError, match="token"):
-        load_token(file, {})
+        load_tokens(file, {})
     with pytest.raises(ServeError, match="No such file"):
-        load_token(tmp_path / "none", {})
+        load_tokens(tmp_path / "none", {})
 
 
-def test_a_port_in_use_is_said_at_once(finished_ledger):
+def test_a_port_in_use_is_said_at_once(finished_ledger, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ServeError, match=f"port {port} on 127.0.0.1 is in use: choose another with --port"):
-            serve(source_of(finished_ledger), host="127.0.0.1", port=port, token_file=None, allowed_hosts=())
+            serve_at(finished_ledger, tmp_path, host="127.0.0.1", port=port, token_file=None)
 
 
 def test_open_addresses_need_a_token_of_ones_own_and_a_name(finished_ledger, tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     with pytest.raises(ServeError, match="--token-file"):
-        serve(source_of(finished_ledger), host="0.0.0.0", port=0, token_file=None, allowed_hosts=())
+        serve_at(finished_ledger, tmp_path, host="0.0.0.0", port=0, token_file=None)
     file = tmp_path / "token"
     file.write_text("from-a-file-0123456789")
     with pytest.raises(ServeError, match="--allow-host"):
-        serve(source_of(finished_ledger), host="0.0.0.0", port=0, token_file=file, allowed_hosts=())
+        serve_at(finished_ledger, tmp_path, host="0.0.0.0", port=0, token_file=file)
 
 
-def source_of(path) -> LedgerSource:
-    return LedgerSource(path, now_us=lambda: 0)
+def serve_at(ledger, state, *, host, port=0, token_file=None) -> None:
+    source = LedgerSource(ledger, now_us=lambda: 0)
+    serve(source, host=host, port=port, token_file=token_file, allowed_hosts=(), state=state, can_write=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.ledger.recorder import Recorder
+from engine.nursery import Nursery
 from forensics.cli import main
 
 
@@ -45,7 +46,7 @@ def forensics(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="module")
-def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def incident(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
     """A sealed ledger of two plain requests on a real engine."""
     import httpx
 
@@ -54,7 +55,7 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     place = tmp_path_factory.mktemp("bad-input")
     config = EngineConfig(str(place / "ledger"), str(place / "run"), tenants={"acme": "key"})
-    engine = start_engine(config)
+    engine = start_engine(config, nursery)
     try:
         for i in range(2):
             body = {

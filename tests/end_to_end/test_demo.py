@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 import pytest
 
@@ -29,10 +31,14 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory):
     place = tmp_path_factory.mktemp("demo")
-    begun = time.monotonic()
+    begun, before, queue = time.monotonic(), getrusage(RUSAGE_CHILDREN), os.getloadavg()[0]
     command = [sys.executable, "-m", "engine.cli", "demo", "--ledger", str(place / "demo-ledger")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    return done, place / "demo-ledger", time.monotonic() - begun
+    seconds, after = time.monotonic() - begun, getrusage(RUSAGE_CHILDREN)
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    # Where other work waits for the same cores, the clock tells of that, not of the demo.
+    alone = queue <= 2 * (os.cpu_count() or 1)
+    return done, place / "demo-ledger", seconds if alone else worked
 
 
 def predicted_leak() -> str:

@@ -1,8 +1,9 @@
-"""Fifty seeded mixes on real processes: verdicts against the physical truth, and against the words that came out."""
+"""Seeded mixes on real processes: verdicts against the physical truth, and against the words that came out."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,17 @@ from mixes import TENANTS, LiveEngine, Said, candidates_by_text, run_mix
 
 from engine.defences import DETECTORS
 from engine.ledger.reader import Ledger, read_ledger
+from engine.nursery import Nursery
 from engine.truth import TruthResponse, read_truth
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.verdict import Verdict
 
 pytestmark = pytest.mark.engine
 
-SEEDS = range(50)
-RACING_SEEDS = range(50, 60)
+SEEDS = range(16)
+RACING_SEEDS = range(50, 56)
+DEFENDED = (*range(8), *range(50, 52))
+"""Few, for every answer costs seconds here: thousands of drawn games are simulated (`make campaign`)."""
 DEFENCES = ("admission-gate", "covered-count", "page-tag")
 
 
@@ -33,7 +37,7 @@ class Campaign:
         self.responses = {row["rid"]: row for row in self.reads.responses.to_pylist()}
 
 
-def run_campaign(place: Path, mode: str) -> Campaign:
+def run_campaign(place: Path, nursery: Nursery, mode: str, seeds: Iterable[int]) -> Campaign:
     from engine.config import EngineConfig
     from engine.serve import start_engine
 
@@ -42,15 +46,12 @@ def run_campaign(place: Path, mode: str) -> Campaign:
         faults=("short-handoff", "late-write"),
         defences={**dict.fromkeys(DETECTORS, "off"), **dict.fromkeys(DEFENCES, mode)}, truth=True, step_run_ms=0, tenants=TENANTS,
     )  # fmt: skip
-    running = start_engine(config)
+    running = start_engine(config, nursery)
     try:
         engine = LiveEngine(running.state)
-        for seed in SEEDS:
+        for seed in seeds:
             print(f"seed {seed}")
-            asyncio.run(run_mix(engine, seed))
-        for seed in RACING_SEEDS:
-            print(f"seed {seed}, racing")
-            asyncio.run(run_mix(engine, seed, racing=True))
+            asyncio.run(run_mix(engine, seed, racing=seed in RACING_SEEDS))
     finally:
         running.stop()
     ledger = read_ledger(place / "ledger")
@@ -58,15 +59,15 @@ def run_campaign(place: Path, mode: str) -> Campaign:
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+def faulty(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Campaign:
     """Both faults on, every defence off."""
-    return run_campaign(tmp_path_factory.mktemp("faulty"), "off")
+    return run_campaign(tmp_path_factory.mktemp("faulty"), nursery, "off", (*SEEDS, *RACING_SEEDS))
 
 
 @pytest.fixture(scope="module")
-def defended(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """The same mixes, both faults on, every defence on."""
-    return run_campaign(tmp_path_factory.mktemp("defended"), "enforce")
+def defended(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Campaign:
+    """Some of the same mixes, both faults on, every defence on."""
+    return run_campaign(tmp_path_factory.mktemp("defended"), nursery, "enforce", DEFENDED)
 
 
 def test_the_record_is_whole(faulty: Campaign, defended: Campaign):
@@ -106,7 +107,7 @@ def test_verdicts_equal_the_physical_truth(faulty: Campaign):
         "M1",
         "M3",
     }
-    assert sum(truth.contaminated for rid, truth in faulty.truth.items() if not is_racing(rid)) > 50
+    assert sum(truth.contaminated for rid, truth in faulty.truth.items() if not is_racing(rid)) > 20
 
 
 def test_a_landing_in_a_race_with_passes_is_told_as_far_as_it_is_known(faulty: Campaign):
@@ -136,7 +137,7 @@ def test_the_words_that_leaked_name_a_donor_of_the_verdict(faulty: Campaign):
         donors = set(faulty.responses[said.rid]["donors"]) if said.rid in faulty.responses else set()
         told += bool(named)
         assert all(candidates & donors for candidates in named), (said.rid, said.text, named, donors)
-    assert told > 30
+    assert told > 10
 
 
 def test_everything_looked_green(faulty: Campaign):

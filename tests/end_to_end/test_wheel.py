@@ -1,4 +1,4 @@
-"""The built wheel, installed in an empty environment outside the checkout."""
+"""The built wheel in an environment outside the checkout that holds what the wheel declares to need, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from engine.ledger.recorder import Recorder
 
@@ -29,15 +32,46 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(place.glob("*.whl"))
 
 
+def declared(wheel: Path) -> list[Requirement]:
+    """What a wheel says that it needs."""
+    with zipfile.ZipFile(wheel) as packed:
+        (about,) = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]
+        return [Requirement(line) for line in message_from_bytes(packed.read(about)).get_all("Requires-Dist", [])]
+
+
+def closure(required: list[Requirement], extra: str) -> dict[str, metadata.Distribution]:
+    """What these requirements lead to with an extra, by name, as it is installed here. Fails where a version does not fit."""
+    found: dict[str, metadata.Distribution] = {}
+    done, open_ = set(), [(each, ("", extra)) for each in required]
+    while open_:
+        one, extras = open_.pop()
+        wanted = one.marker is None or any(one.marker.evaluate({"extra": name}) for name in extras)
+        if not wanted or str(one) in done:
+            continue
+        done.add(str(one))
+        found[one.name] = distribution = metadata.distribution(one.name)
+        assert one.specifier.contains(distribution.version, prereleases=True), (one, distribution.version)
+        open_ += [(Requirement(line), ("", *one.extras)) for line in distribution.requires or []]
+    return found
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Commands of the wheel in a new environment, and nothing else of this checkout."""
+    """Commands of the wheel in a new environment: what it declares to need, linked from here, and nothing else."""
     place = tmp_path_factory.mktemp("elsewhere")
-    assert run(sys.executable, "-m", "venv", place / "venv", cwd=place).returncode == 0
-    pip = place / "venv" / "bin" / "pip"
-    done = run(pip, "install", "-q", "-c", ROOT / "constraints.txt", f"{wheel}[engine]", cwd=place)
+    assert run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place).returncode == 0
+    python = place / "venv" / "bin" / "python"
+    packages = Path(
+        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).stdout.strip()
+    )
+    for distribution in closure(declared(wheel), "engine").values():
+        for name in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (packages / name).exists():
+                (packages / name).symlink_to(Path(str(distribution.locate_file(name))))
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index")
+    done = run(*pip, wheel, cwd=place)
     assert done.returncode == 0, done.stderr
-    return place / "venv" / "bin"
+    return python.parent
 
 
 def test_the_wheel_holds_the_rooms_and_their_data_and_no_tests(wheel: Path):
@@ -45,7 +79,14 @@ def test_the_wheel_holds_the_rooms_and_their_data_and_no_tests(wheel: Path):
     tops = {name.split("/")[0] for name in names}
     assert {"engine", "forensics", "console", "runbooks"} <= tops
     assert not any(top.startswith(("tests", "benchmarks", "docs")) for top in tops)
-    for suffix in (".sql", "RB-01-pool-context-inversion.md", ".html", ".tcss"):
+    for suffix in (
+        ".sql",
+        "RB-01-pool-context-inversion.md",
+        ".html",
+        ".tcss",
+        "console/alerts/alerts.yml",
+        "console/notify/outbox.sql",
+    ):
         assert any(name.endswith(suffix) for name in names), suffix
 
 

@@ -151,6 +151,7 @@ class DenseEvidence:
         last = max(p["seq"] for p in self.built.rows["passes"] if p["rq"] == rq)
         s0 = pick.randint(0, last - 1)
         columns: dict[str, Any] = {"pos": self._maybe(1, 0.3)}
+        columns["pos_last"] = columns["pos"] and columns["pos"] + pick.randint(0, 1)
         if pick.random() < 0.8:
             columns["req_lo"] = pick.randint(0, 2)
             columns["req_hi"] = columns["req_lo"] + pick.randint(1, 2)

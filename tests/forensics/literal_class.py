@@ -167,4 +167,14 @@ class LiteralClass(LiteralOrder):
         """class(e; o, tag) of a read x, and whether the page stands where it should."""
         found = self.classify(e, x["owner"], x["tag"], x["s0"])
         misplaced = e["tag"] == x["tag"] and known_and_different(e["pos"], x["pos"])
-        return ("wrong", None, "", "M13") if found[0] in ("entitled", "shared") and misplaced else found
+        if found[0] not in ("entitled", "shared") or not misplaced:
+            return found
+        wrong = ("wrong", None, "", "M13")
+        life = self.life(x["tag"], self.place(e))
+        beyond = x["pos_last"] is not None and e["pos"] > x["pos_last"]
+        if not beyond or x["owner"] in (e["owner"], None if life is None else life["owner"]):
+            return wrong
+        found = self.by_roots(e, x["owner"]) if e["kind"] == "landing" else ("foreign", e["owner"], "", "")
+        if found[0] == "foreign":
+            return (*found[:3], "M13")
+        return found if found[0] == "unknown" else wrong

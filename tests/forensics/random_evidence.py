@@ -225,6 +225,7 @@ class RandomEvidence:
             else self.random.randint(0, last - 1)
         )
         columns: dict[str, Any] = {"pos": self.random.choice([None, 3, 3])}
+        columns["pos_last"] = columns["pos"] and columns["pos"] + self.random.choice([0, 0, 1])
         if self.chance(0.8):
             columns["req_lo"] = self.random.choice([0, 0, 64])
             columns["req_hi"] = columns["req_lo"] + 64

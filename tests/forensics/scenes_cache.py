@@ -113,6 +113,32 @@ def taken(
         Taker(site, tag, **took).through(salts[1])
 
 
+def lent_out_of_place(name: str, pages: tuple[int, ...], expected: tuple[str, str]) -> None:
+    """The giver's pages are written in the reverse of the order in which they are bound, and lent as bound."""
+
+    @scene(SCENES, name, giver=("corrupt", "M13"), taker=expected)
+    def _(site: Site) -> None:
+        side, table = site.prefill, [1, 2, 3]
+        req = side.receive("giver", ONE)
+        tag = side.reserve("kv", req, table)
+        side.pages("write", "kv", req, tag, table[::-1], pos=0)
+        side.pages("bind", "kv", req, tag, table, pos=0)
+        side.run("prefill")
+        side.first_token(req)
+        keys = [901, 902, 903]
+        side.cache("insert", "device", keys, req=req, pool="kv", tag=tag, pages=table, pos=0, **identity(ONE, SALT_ONE))
+        side.pages("unbind", "kv", req, tag, table, cause="finish")
+        side.end(req)
+        taker = Taker(site, tag, pages)
+        taker.hit(keys=keys[: len(pages)])
+        taker.share()
+        taker.bind()
+        taker.compute()
+        taker.send()
+
+
+lent_out_of_place("m13-lent-in-another-place", (1, 2, 3), ("corrupt", "M13"))
+lent_out_of_place("m13-lent-with-what-was-made-for-a-later-place", (1, 2), ("contaminated", "M13"))
 A, B = {"tenant": ONE}, {"tenant": TWO}
 taken("hit-same-identity", CLEAN, A, A, (SALT_ONE, SALT_ONE))
 taken("p0-shared-scope", ("exposed", "P0"), A, B, (SALT_ONE, SALT_ONE))

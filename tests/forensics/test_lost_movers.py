@@ -67,3 +67,48 @@ def test_what_is_lost_after_the_writer_had_drained_leaves_no_doubt(tmp_path: Pat
     second.finish(2)
     _, after = responses(Surgery(site.close()).without(("prefill-0", "transfers", lost)))
     assert {row["verdict"] for row in after.values()} == {"clean"}
+
+
+def three_on_the_same_pages(directory: Path) -> Surgery:
+    """`one`, `two` and `three` use the same pages on both sides, one after the other; then `four` uses others."""
+    site = Site(directory)
+    for rid, first in (("one", 1), ("two", 1), ("three", 1), ("four", 11)):
+        prior(site, rid, first=first)
+        site.beat()
+    return Surgery(site.close())
+
+
+def transfer(surgery: Surgery, op: str, number: int, status: str | None = None) -> Place:
+    """The place of the `number`th such row of the mover."""
+    return [
+        place
+        for place in surgery.places()
+        if place[:2] == ("prefill-0", "transfers")
+        and (row := surgery.row(place))["op"] == op
+        and (status is None or row["status"] == status)
+    ][number]
+
+
+@pytest.mark.parametrize("op", ["post", "done"])
+def test_a_lost_end_of_a_batch_is_in_doubt_no_longer_than_it_can_have_lasted(tmp_path: Path, op: str) -> None:
+    surgery = three_on_the_same_pages(tmp_path / "ledger")
+    _, after = responses(surgery.without(transfer(surgery, op, 1)))
+    verdicts = {rid: row["verdict"] for rid, row in after.items()}
+    assert verdicts == {
+        "one": "clean",
+        "two": "clean" if op == "post" else "unknown",
+        "three": "clean",
+        "four": "clean",
+    }
+
+
+def test_a_batch_may_have_ended_where_its_mover_lost_more_after_it_said_that_it_had_drained(tmp_path: Path) -> None:
+    surgery = three_on_the_same_pages(tmp_path / "ledger")
+    _, after = responses(surgery.without(transfer(surgery, "done", 1), transfer(surgery, "ack", 3, "sent")))
+    assert after["two"]["verdict"] == after["three"]["verdict"] == "unknown"
+
+
+def test_of_two_lost_rows_nobody_knows_which_was_the_post_of_an_end(tmp_path: Path) -> None:
+    surgery = three_on_the_same_pages(tmp_path / "ledger")
+    _, after = responses(surgery.without(transfer(surgery, "post", 1), transfer(surgery, "ack", 0, "sent")))
+    assert after["two"]["verdict"] == "unknown"

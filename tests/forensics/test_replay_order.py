@@ -30,7 +30,7 @@ def read(**columns: Any) -> Read:
     defaults: dict[str, Any] = {
         "read": 0, "cell": 0, "rq": 0, "owner": 0, "tag": 0, "s0": 20, "s1": 30, "s1_max": 30, "last_since": 25,
         "first_t": 230, "last_t_end": 290, "end_t": 300, "growth": NONE, "reserve_seq": 0, "end_seq": INF,
-        "pos": NONE, "req_lo": NEVER_BEFORE, "req_hi": NEVER_AFTER,
+        "pos": NONE, "pos_last": NEVER_BEFORE, "req_lo": NEVER_BEFORE, "req_hi": NEVER_AFTER,
     }  # fmt: skip
     return Read(**(defaults | columns))
 

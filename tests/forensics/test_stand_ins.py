@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import scenes_cache
-import scenes_handoff
-import scenes_identity
-import scenes_reuse
+from all_scenes import SCENES
 from ledger_surgery import Surgery
+from merged_evidence import merged
 
 from engine.ledger.reader import Ledger, read_ledger
 from engine.ledger.refs import expand_pages
@@ -28,23 +28,26 @@ from forensics.life_table import LifeTable
 from forensics.lives import Life, lives_of_pages
 from forensics.rows import as_ints, worker_rows
 
-SCENES = {n: s for m in (scenes_handoff, scenes_reuse, scenes_cache, scenes_identity) for n, s in m.SCENES.items()}
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 NAMES = [*SCENES, *sorted(path.name for path in (SAMPLES / "classes").iterdir()), "gappy", "prefix-cross-tenant"]
+RESTARTED = "gappy"
+"""Has workers of several lives, by which `merged` tells ledgers apart."""
 SEEDS = int(os.environ.get("KVWITNESS_SEEDS", "3"))
 """Changed ledgers per ledger."""
 
+LedgerOf = Callable[[str], Ledger]
 
-@pytest.fixture(scope="module")
-def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
-    place = tmp_path_factory.mktemp("scenes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda handle: None)  # nothing here is meant to outlive the machine
-        found = {name: one.ledger(place / name) for name, one in SCENES.items()}
-    for name in set(NAMES) - set(SCENES):
+
+@pytest.fixture(scope="session")
+def ledger_of(scene_ledger: LedgerOf) -> LedgerOf:
+    """The ledger of a scene or of a small sample, by name."""
+
+    @cache
+    def of_sample(name: str) -> Ledger:
         folder = SAMPLES / "classes" / name if (SAMPLES / "classes" / name).exists() else SAMPLES / name
-        found[name] = read_ledger(folder / "ledger")
-    return found
+        return read_ledger(folder / "ledger")
+
+    return lambda name: scene_ledger(name) if name in SCENES else of_sample(name)
 
 
 def assert_alike(ledger: Ledger, what: object) -> int:
@@ -56,14 +59,21 @@ def assert_alike(ledger: Ledger, what: object) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_by_class_is_page_by_page(name: str, ledgers: dict[str, Ledger]) -> None:
-    assert_alike(ledgers[name], name)
-    evidence = prepare(ledgers[name], page_by_page=True)
-    assert sql_engine.run(evidence, threads=1).equals(sql_engine.run(prepare(ledgers[name]), threads=1))
+def test_by_class_is_page_by_page(name: str, ledger_of: LedgerOf) -> None:
+    assert_alike(ledger_of(name), name)
 
 
-def test_most_pages_of_an_ordinary_ledger_are_judged_with_others(ledgers: dict[str, Ledger]) -> None:
-    evidence = prepare(ledgers["m01-short-handoff"])
+def test_by_class_is_page_by_page_in_the_other_engine_too(ledger_of: LedgerOf) -> None:
+    def found(page_by_page: bool) -> list[dict[str, Any]]:
+        evidence = merged(prepare(ledger_of(name), page_by_page=page_by_page) for name in NAMES if name != RESTARTED)
+        alone = prepare(ledger_of(RESTARTED), page_by_page=page_by_page)
+        return [row for each in (evidence, alone) for row in sql_engine.run(each, threads=1).to_pylist()]
+
+    assert found(False) == found(True)
+
+
+def test_most_pages_of_an_ordinary_ledger_are_judged_with_others(ledger_of: LedgerOf) -> None:
+    evidence = prepare(ledger_of("m01-short-handoff"))
     shown = [len(numbers) for numbers in evidence.members["numbers"].to_pylist()]
     assert sum(shown) > 3 * len(shown)
 
@@ -100,15 +110,15 @@ def disturbed(ledger: Ledger, seed: int) -> tuple[Ledger, list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_by_class_is_page_by_page_whatever_the_rows_say(name: str, ledgers: dict[str, Ledger]) -> None:
+def test_by_class_is_page_by_page_whatever_the_rows_say(name: str, ledger_of: LedgerOf) -> None:
     for seed in range(SEEDS):
-        ledger, done = disturbed(ledgers[name], seed)
+        ledger, done = disturbed(ledger_of(name), seed)
         assert_alike(ledger, (name, seed, done))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_lives_in_bulk_are_lives_row_by_row(name: str, ledgers: dict[str, Ledger]) -> None:
-    for ledger in (ledgers[name], *(disturbed(ledgers[name], seed)[0] for seed in range(SEEDS))):
+def test_lives_in_bulk_are_lives_row_by_row(name: str, ledger_of: LedgerOf) -> None:
+    for ledger in (ledger_of(name), *(disturbed(ledger_of(name), seed)[0] for seed in range(SEEDS))):
         workers = worker_rows(ledger)
         bulk: dict[Any, Life] = {}
         for lives in LifeTable(workers).of_place.values():

@@ -85,6 +85,23 @@ def test_a_changed_fingerprint_resolves_to_nothing(tmp_path):
     assert expand_pages(wrong)["pages"].to_pylist() == [[0, 1, 2, 3], None]
 
 
+def test_what_was_not_seen_takes_its_place_and_is_a_gap_of_that_chain_alone(tmp_path):
+    rec = recorder(tmp_path)
+    rec.record("requests", "receive", req=1, rid="r1")
+    rec.miss("transfers")
+    rec.miss("pages", "kv", rows=3)
+    rec.record("requests", "finish", req=1)
+    rec.close()
+    rec.miss("requests")  # its life is over
+    ledger = read_ledger(tmp_path)
+    assert [(g.table, g.pool, g.after_seq, g.before_seq) for g in ledger.gaps] == [
+        ("pages", "kv", 0, 6), ("transfers", None, 0, 3),
+    ]  # fmt: skip
+    assert not ledger.problems and ledger.tables["requests"]["seq"].to_pylist() == [1, 6]
+    with pytest.raises(TypeError, match="no table 'page'"):
+        recorder(tmp_path, "other").miss("page")
+
+
 def test_overflow_keeps_seqs_and_tells_the_loss(tmp_path):
     rec = recorder(tmp_path, threaded=True, fsync_ms=3_600_000, ring_rows=16)
     for i in range(40):

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 
+import pyarrow.parquet as pq
 import pytest
 from ledger_writing import busy_life, recorder, seqs
 
@@ -234,3 +235,18 @@ def test_rows_of_two_days_lie_in_two_folders(tmp_path):
     assert found == {"day=1970-01-01": "1-1.parquet", "day=1970-01-02": "1-2.parquet"}
     ledger = read_ledger(tmp_path)
     assert ledger.tables["requests"]["req"].to_pylist() == [1, 2, 3] and ledger.gaps == ()
+
+
+def test_a_segment_leaves_out_columns_without_a_value_and_they_are_read_as_null(tmp_path):
+    rec = recorder(tmp_path)
+    busy_life(rec, 2)
+    rec.flush()
+    streamed = read_ledger(tmp_path).tables
+    rec.close()
+    sealed = read_ledger(tmp_path).tables
+    assert {name: rows for name, rows in sealed.items() if name != "workers"} == {
+        name: rows for name, rows in streamed.items() if name != "workers"
+    }
+    (gauges,) = (tmp_path / "gauges").rglob("*.parquet")
+    assert pq.ParquetFile(gauges).schema_arrow.names == ["epoch", "seq", "prev", "t", "op", "pool", "free"]
+    assert sealed["gauges"]["used"].null_count == sealed["gauges"].num_rows > 0

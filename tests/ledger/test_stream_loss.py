@@ -14,7 +14,7 @@ from ledger_writing import busy_life, recorder, seqs
 
 from engine.ledger.compactor import seal_dead
 from engine.ledger.reader import read_ledger
-from engine.ledger.stream import _frames, read_stream
+from engine.ledger.stream import COMMIT, _frames, read_stream
 
 WRITER = """
 import sys, time
@@ -75,18 +75,25 @@ def rows_of(content):
     return sorted(seq for _, batch in content.batches for seq in batch.column("seq").to_pylist())
 
 
-def test_truncation_at_every_byte(tmp_path):
+def telling_places(data: bytes) -> list[int]:
+    """Every byte of a frame's head and of what lies close to a frame's borders; of a payload, which one digest covers, some."""
+    borders = [0, *(end for _, _, _, end in _frames(data))]
+    near = {at for border in borders for at in range(border - 16, border + 48)}
+    return [at for at in range(len(data)) if at in near or at % 13 == 0]
+
+
+def test_truncation_anywhere(tmp_path):
     path, data = small_stream(tmp_path)
     assert len(rows_of(read_stream(path))) == 16
     kept = set()
     frame_ends = [end for _, _, _, end in _frames(data)]
-    for length in range(len(data)):
+    for i, length in enumerate(telling_places(data)):
         path.write_bytes(data[:length])
         content = read_stream(path)
         assert rows_of(content) == list(range(1, content.committed_seq + 1))
         assert content.problem is not None or length == frame_ends[bisect_left(frame_ends, length)]
         kept.add(content.committed_seq)
-        if length % 97 == 0:
+        if i % 31 == 0:
             ledger = read_ledger(tmp_path)
             assert seqs(ledger) == rows_of(content)
             assert {g.table for g in ledger.gaps} >= {"pages", "requests", "transfers"}
@@ -98,7 +105,7 @@ def test_a_flipped_bit_never_gives_other_rows(tmp_path):
     path, data = small_stream(tmp_path)
     whole = {name: table.to_pylist() for name, table in read_ledger(tmp_path).tables.items()}
     bits = random.Random(7)
-    for at in range(len(data)):
+    for at in telling_places(data):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bits.randrange(8)
         path.write_bytes(damaged)
@@ -118,3 +125,25 @@ def test_loss_of_the_machine_is_bounded_by_the_last_sync(tmp_path):
     path = next((tmp_path / "wal").glob("*.wal"))
     assert read_stream(path).committed_seq == committed == 16
     assert read_stream(path).header["fsync_ms"] == 200
+
+
+def test_damage_in_a_stream_that_is_being_written_is_told_and_its_unfinished_end_is_not(tmp_path):
+    rec = recorder(tmp_path)
+    for first in (1, 3):
+        busy_life(rec, 2, first)
+        rec.flush()
+    path = next((tmp_path / "wal").glob("*.wal"))
+    data = path.read_bytes()
+    ends = [(kind, end) for kind, _, _, end in _frames(data)]
+    commits = [end for kind, end in ends if kind == COMMIT]
+    for cut in range(commits[-2] + 1, len(data), 7):
+        os.truncate(path, cut)  # as a reader sees it while the last flush is under way
+        assert read_ledger(tmp_path).problems == ()
+        path.write_bytes(data)
+    for at in range(ends[0][1], commits[-2], 13):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        ledger = read_ledger(tmp_path)
+        assert [(problem.kind, problem.severity) for problem in ledger.problems] == [("torn stream", "loss")], at
+        assert [writer.state for writer in ledger.writers] == ["open"]
+    path.write_bytes(data)
+    rec.close()

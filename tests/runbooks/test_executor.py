@@ -169,6 +169,14 @@ def test_refuted_and_undecided_conclude_differently_and_refuted_outranks(world):
         assert "waits for a person at step 'act'" in headline(finished.run)
 
 
+def test_what_only_a_person_can_confirm_is_not_said_to_be_unconfirmed(world):
+    asks = step("asks", "manual.confirm", "confirm", "ask", "with: {ask: look}")
+    for before, code in (("t.one", 2), ("t.two", 1)):
+        finished = world.run(step("a", before, on_fail="goto:asks"), asks, PERSON, seed=before)
+        assert (finished.run.state, exit_code(finished.run)) == (RunState.WAITING, code)
+    assert exit_code(world.run(asks, PERSON).run) == 2
+
+
 def test_goto_skips_what_lies_between(world):
     finished = world.run(step("a", "t.two", on_fail="goto:act"), step("b", "t.one"), PERSON)
     assert states(finished) == {"a": "failed", "b": "skipped", "act": "waiting"}

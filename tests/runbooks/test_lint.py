@@ -223,7 +223,7 @@ def test_find_runbook_refuses_what_does_not_lint(tmp_path):
     path.write_text(GOOD.replace("timeout: 1h", "timeout: soon"))
     with pytest.raises(UsageError, match=r"RB-42-test\.md:\d+: error"):
         find_runbook(str(path), TODAY)
-    with pytest.raises(UsageError, match="there is no runbook 'RB-77'; known: RB-01"):
+    with pytest.raises(UsageError, match="there is no runbook 'RB-77'; known: RB-01, "):
         find_runbook("RB-77", TODAY)
     path.write_text(GOOD)
     assert find_runbook(str(path), TODAY).head.id == "RB-42"

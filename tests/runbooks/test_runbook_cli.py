@@ -43,9 +43,11 @@ def test_list_and_lint(command, tmp_path):
     code, out, _ = command("list")
     assert code == 0 and "RB-01" in out and "Pool/context inversion" in out
     code, out, _ = command("list", "--format", "json")
-    assert [(entry["id"], entry["schema"]) for entry in json.loads(out)] == [("RB-01", "kvwitness.runbook/1")]
+    assert [(entry["id"], entry["schema"]) for entry in json.loads(out)] == [
+        (name, "kvwitness.runbook/1") for name in ("RB-01", "RB-05", "RB-10", "RB-13")
+    ]
     code, out, err = command("lint")
-    assert (code, out) == (0, "") and "1 files, 0 errors" in err
+    assert (code, out) == (0, "") and "4 files, 0 errors" in err
     (tmp_path / "x.md").write_text("# nothing\n")
     code, out, err = command("lint", tmp_path / "x.md")
     assert code == 1 and out.startswith(f"{tmp_path}/x.md:1: error: has no front matter")
@@ -104,7 +106,7 @@ def test_verify_audit_finds_an_edit(command, fake_engine, engine_json, tmp_path)
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["run", "RB-77", "--engine", "{engine}"], "there is no runbook 'RB-77'; known: RB-01"),
+        (["run", "RB-77", "--engine", "{engine}"], "there is no runbook 'RB-77'; known: RB-01, RB-05, RB-10, RB-13"),
         (["run", "RB-01"], "needs a running engine: give --engine"),
         (["plan", "RB-01"], "needs a running engine: give --engine"),
         (["run", "RB-01", "--engine", "/nonexistent/engine.json"], "cannot be read (No such file or directory)"),

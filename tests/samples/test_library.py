@@ -34,7 +34,7 @@ def ledger_of(name: str) -> Ledger:
 
 @cache
 def judged(name: str) -> ForeignReads:
-    return foreign_reads(ledger_of(name), engine="duckdb")  # that the engines agree is test_samples' to say
+    return foreign_reads(ledger_of(name), engine="replay")  # that the engines agree is test_samples' to say
 
 
 def rows(name: str, sample: str, **given: str) -> list[dict]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from remake import remake, size_of, written
 import forensics.ask
 import forensics.explain
 from engine.ledger.reader import read_ledger
+from engine.simulation.fault_plan import KNOWN
+from engine.simulation.scenario import load_scenario
+from engine.simulation.simulate import simulate
 from forensics.foreign_reads import ForeignReads, foreign_reads
 from forensics.verdict import Kind, Verdict
 
@@ -50,6 +54,16 @@ def files_of(place: Path) -> dict[str, bytes]:
 
 def expected_of(sample: Sample) -> dict:
     return json.loads(sample.expected.read_text())
+
+
+@each_sample(large=False)
+def test_the_ledger_is_the_same_where_no_truth_is_kept_beside_it(sample, tmp_path):
+    scenario = load_scenario(sample.scenario, KNOWN)
+    recording = scenario.recording.model_copy(update={"truth": False})
+    simulate(scenario.model_copy(update={"recording": recording}), tmp_path / "ledger")
+    for name in sample.deleted:
+        shutil.rmtree(tmp_path / "ledger" / name)
+    assert files_of(tmp_path / "ledger") == files_of(sample.ledger)
 
 
 def listed(text: str) -> set[int]:

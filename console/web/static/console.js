@@ -2,11 +2,10 @@
 "use strict";
 
 const live = document.getElementById("live");
+const bar = document.getElementById("bar");
 const pause = document.getElementById("pause");
-let version = Number(live.dataset.version);
 let paused = false;
 let waiting = false;
-let stream = null;
 
 function remember(root) {
   const scrolls = new Map();
@@ -15,7 +14,7 @@ function remember(root) {
   return { scrolls, open, focus: root.contains(document.activeElement) ? document.activeElement.id : "" };
 }
 
-function restore(root, kept) {
+function restore(kept) {
   for (const [id, [top, left]] of kept.scrolls) {
     const box = document.getElementById(id);
     if (box) { box.scrollTop = top; box.scrollLeft = left; }
@@ -24,37 +23,93 @@ function restore(root, kept) {
   if (kept.focus) document.getElementById(kept.focus)?.focus({ preventScroll: true });
 }
 
-async function refresh() {
+// Charts are kept through a refresh: Plotly draws the new figure into the old place, and a zoom survives.
+function keepCharts(fresh) {
+  for (const place of fresh.querySelectorAll(".chart[id]")) {
+    const old = document.getElementById(place.id);
+    if (!old) continue;
+    old.dataset.query = place.dataset.query;
+    place.replaceWith(old);
+  }
+}
+
+async function refresh(whole) {
   const answer = await fetch(location.href, { headers: { "X-Fragment": "1" }, cache: "no-store" });
   if (answer.status === 401) { location.reload(); return; }
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
-  if (!fragment) return;
-  version = Number(fragment.dataset.version);
+  if (!fragment?.dataset.mark) return;
   const kept = remember(live);
-  live.replaceChildren(...fragment.childNodes);
-  live.dataset.version = String(version);
-  restore(live, kept);
+  keepCharts(fragment);
+  live.replaceChildren(...fragment.querySelector(".live").childNodes);
+  Object.assign(live.dataset, fragment.dataset);
+  if (whole) bar.replaceChildren(...fragment.querySelector(".bar").childNodes);
+  restore(kept);
   document.dispatchEvent(new Event("kvwitness:refreshed"));
+}
+
+function tellOfNews() {
+  waiting = true;
+  const mark = document.getElementById("paused");
+  if (mark) mark.hidden = false;
 }
 
 let busy = false;
 async function news() {
-  const mark = document.getElementById("paused");
-  if (paused) { waiting = true; if (mark) mark.hidden = false; return; }
+  if (paused) { tellOfNews(); return; }
   if (busy) { waiting = true; return; }
   busy = true;
   try {
-    do { waiting = false; await refresh(); } while (waiting && !paused);
+    do { waiting = false; await refresh(false); } while (waiting && !paused);
   } catch {
     // The stream reconnects by itself and tells of what was missed.
   } finally { busy = false; }
 }
 
-function listen() {
-  stream?.close();
-  stream = new EventSource(`/api/stream?seen=${version}`);
-  stream.addEventListener("snapshot", (event) => { if (JSON.parse(event.data).version !== version) news(); });
+// Another address of the same screen, without leaving it.
+async function show(address) {
+  history.pushState(null, "", address);
+  await refresh(true);
 }
+addEventListener("popstate", () => refresh(true));
+
+// One stream for all tabs of a browser, which allows six connections to a server: the tab that holds the lock listens
+// and tells the others. Without locks (no secure context) every visible tab has its own.
+const others = new BroadcastChannel("kvwitness");
+let letGo = null;
+// A range that stands still is not drawn again, but once where the page is older than this server's first reading.
+function heard(mark) {
+  if (mark === live.dataset.mark) return;
+  if (live.dataset.follows === "no" && !live.dataset.mark.endsWith(".0")) { tellOfNews(); return; }
+  news();
+}
+others.addEventListener("message", (event) => {
+  if (event.data.mark) heard(event.data.mark);
+  else if (letGo?.mark) others.postMessage({ mark: letGo.mark });
+});
+
+function listen(over) {
+  const stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}`);
+  letGo = { mark: null, end: () => { stream.close(); letGo = null; over(); } };
+  stream.addEventListener("snapshot", (event) => {
+    const { mark } = JSON.parse(event.data);
+    if (letGo) letGo.mark = mark;
+    others.postMessage({ mark });
+    heard(mark);
+  });
+}
+
+let asking = null;
+function follow() {
+  if (document.hidden) { asking?.abort(); asking = null; letGo?.end(); return; }
+  if (asking || letGo) return;
+  others.postMessage({});
+  if (!navigator.locks) { listen(() => {}); return; }
+  asking = new AbortController();
+  navigator.locks.request("kvwitness-stream", { signal: asking.signal }, () => new Promise(listen)).catch(() => {});
+}
+document.addEventListener("visibilitychange", follow);
+addEventListener("pagehide", () => { asking?.abort(); asking = null; letGo?.end(); });
+addEventListener("pageshow", follow);
 
 pause.addEventListener("click", () => {
   paused = !paused;
@@ -63,63 +118,17 @@ pause.addEventListener("click", () => {
   if (!paused && waiting) news();
 });
 
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) { stream?.close(); stream = null; } else listen();
+// A key goes to what carries it, unless somebody is typing.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.key === " " && event.target.closest("a, button, summary, .scroll")) return;
+  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (!target) return;
+  event.preventDefault();
+  if (target.matches("input")) target.select(); else target.click();
 });
-addEventListener("pagehide", () => stream?.close());
-listen();
 
 // The line to look at first stands in the middle of its box; the page itself stays where it is.
 const events = document.getElementById("events-scroll");
 const offending = document.getElementById("offending");
 if (events && offending) events.scrollTop = offending.offsetTop - events.clientHeight / 2;
-
-// The page map.
-const map = document.getElementById("map");
-if (map) {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const info = document.getElementById("map-info");
-  const problem = document.getElementById("map-problem");
-  const ranks = ["free", "held", "another tenant", "a", "b", "c", "d", "e", "f"];
-  let zoom = {};
-  let drawing = 0;
-
-  const draw = async () => {
-    const mine = ++drawing;
-    const query = new URLSearchParams({ theme: dark.matches ? "dark" : "light", ...zoom });
-    const answer = await fetch(`${map.dataset.source}&${query}`, { cache: "no-store" });
-    if (mine !== drawing) return;
-    problem.hidden = answer.ok;
-    if (!answer.ok) { problem.textContent = `The map could not be drawn (HTTP ${answer.status}); what is shown is older.`; return; }
-    const figure = await answer.json();
-    const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
-    await Plotly.react(map, figure.data, figure.layout, config);
-    map.dataset.version = String(figure.version);
-    if (!map.dataset.ready) { map.dataset.ready = "1"; follow(); }
-  };
-
-  const instant = (text) => Math.round(Date.parse(String(text).replace(" ", "T") + "Z") * 1000);
-  let timer = 0;
-  const follow = () => {
-    map.on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"] || change["yaxis.autorange"]) zoom = {};
-      else if ("xaxis.range[0]" in change || "yaxis.range[0]" in change) {
-        if ("xaxis.range[0]" in change) Object.assign(zoom, { from_us: instant(change["xaxis.range[0]"]), to_us: instant(change["xaxis.range[1]"]) + 1000 });
-        if ("yaxis.range[0]" in change) {
-          const pages = [change["yaxis.range[0]"], change["yaxis.range[1]"]].map(Number).sort((a, b) => a - b);
-          Object.assign(zoom, { first: Math.max(Math.floor(pages[0]), 0), last: Math.max(Math.ceil(pages[1]), 0) });
-        }
-      } else return;
-      clearTimeout(timer);
-      timer = setTimeout(draw, 150);
-    });
-    map.on("plotly_hover", (event) => {
-      const point = event.points[0];
-      if (point.data.type === "heatmap") info.textContent = `page ${point.y}, ${point.x}: ${ranks[point.z] ?? point.z}`;
-    });
-  };
-
-  addEventListener("DOMContentLoaded", draw);
-  document.addEventListener("kvwitness:refreshed", draw);
-  dark.addEventListener("change", draw);
-}

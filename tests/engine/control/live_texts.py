@@ -63,19 +63,28 @@ def calm(engine, *faults):
     until(engine.idle, "the workers to be idle")
 
 
-def verdict_of(engine, rid, **expected):
-    """Wait until the ledger says of a response what is expected; returns all that it says."""
-    row = {}
+def verdicts_of(engine, rids, **expected):
+    """Wait until one reading of the ledger says of each response what is expected; returns all that it says, by rid."""
+    found = {}
 
     def there():
-        row.update(engine.judged(rid))
+        found.update(engine.judged())
+        return not [rid for rid in rids if not as_expected(found.get(rid, {}))]
+
+    def as_expected(row):
         return all(row.get(name) in ((value,) if isinstance(value, str) else value) for name, value in expected.items())
 
     try:
-        until(there, f"the verdict of {rid}")
+        until(there, "the verdicts")
     except AssertionError as error:
-        raise AssertionError(f"{rid}: {expected} is not what {row} says") from error
-    return row
+        wrong = [found.get(rid, rid) for rid in rids if not as_expected(found.get(rid, {}))]
+        raise AssertionError(f"{expected} is not what {wrong} say") from error
+    return found
+
+
+def verdict_of(engine, rid, **expected):
+    """The same of one response."""
+    return verdicts_of(engine, [rid], **expected)[rid]
 
 
 def until(condition, what, seconds=20):

@@ -261,6 +261,21 @@ def test_a_peer_that_was_restarted_has_a_clock_of_its_own():
     assert decode.hear(reborn.stamp("decode-0", {"kind": "beat"})).offset_us is None
 
 
+def test_who_has_waited_longest_for_a_word_is_known():
+    now = [1_000]
+    own = Peers("decode-0", 1, "d", lambda: 1, lambda: now[0])
+    others = {name: Peers(name, 1, name, lambda: 1, lambda: now[0]) for name in ("a", "b", "c")}
+    assert own.told_us() is None
+    for other in others.values():
+        own.hear(other.stamp("decode-0", {"kind": "beat"}))
+    for name in ("a", "b", "c", "a", "c", "c", "b", "a", "a", "c"):
+        now[0] += 10
+        own.stamp(name, {"kind": "beat"})
+        own.hear(others[name].stamp("decode-0", {"kind": "beat"}))
+        assert own.told_us() == min(view.told_t for view in own.known.values())
+    assert own.told_us() == 1_070  # b, the seventh
+
+
 def test_process_configuration_survives_its_file_and_is_private(tmp_path, gateway):
     path = tmp_path / "child.json"
     gateway.config.save(path)

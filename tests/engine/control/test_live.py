@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 import pytest
+from live_http import HTTP
 from live_texts import prompt_and_answer, until
 
 from engine.defences import DETECTORS
@@ -114,7 +115,7 @@ def test_models_are_listed(client):
 
 def test_no_key_and_a_wrong_key(engine):
     for headers in ({}, {"authorization": "Bearer nope"}):
-        answer = httpx.post(f"{engine.gateway}/v1/completions", json={"prompt": "a"}, headers=headers)
+        answer = HTTP.post(f"{engine.gateway}/v1/completions", json={"prompt": "a"}, headers=headers)
         assert answer.status_code == 401
         assert answer.json()["error"]["code"] == "unauthorized"
 
@@ -124,7 +125,7 @@ def test_what_no_body_may_be(engine):
         answer = engine.ask(**body)
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "invalid_body"
-    answer = httpx.post(f"{engine.gateway}/v1/completions", content=b"{", headers=engine.client())
+    answer = HTTP.post(f"{engine.gateway}/v1/completions", content=b"{", headers=engine.client())
     assert answer.status_code == 400
     assert engine.ask(prompt="").json()["error"]["code"] == "empty_prompt"
 
@@ -154,7 +155,7 @@ def test_prompt_and_answer_over_the_context_are_refused(engine):
 
 def test_a_request_id_in_use_gets_a_conflict_and_harms_nobody(engine):
     prompt, expected = prompt_and_answer("twice", tokens=60)
-    with httpx.stream(
+    with HTTP.stream(
         "POST", f"{engine.gateway}/v1/completions", timeout=30,
         json={"prompt": prompt, "max_tokens": 400, "stream": True},
         headers={**engine.client("acme"), "x-request-id": "twice"},
@@ -171,7 +172,7 @@ def test_a_request_id_in_use_gets_a_conflict_and_harms_nobody(engine):
 
 def test_short_handoff_can_be_switched_while_running(faulty):
     switch(faulty, short_handoff=True)
-    assert httpx.get(f"{faulty.prefill}/server_info").json()["faults"] == ["short-handoff"]
+    assert HTTP.get(f"{faulty.prefill}/server_info").json()["faults"] == ["short-handoff"]
     answer = faulty.ask(prompt="x" * 600, max_tokens=7)
     assert answer.status_code == 200
     usage = answer.json()["usage"]
@@ -183,7 +184,7 @@ def test_short_handoff_can_be_switched_while_running(faulty):
 def test_a_client_that_hangs_up_frees_its_pages(engine):
     prompt, _ = prompt_and_answer("hang-up")
     body = {"prompt": prompt, "max_tokens": 800, "stream": True}
-    with httpx.stream(
+    with HTTP.stream(
         "POST", f"{engine.gateway}/v1/completions", json=body, timeout=30,
         headers={**engine.client(), "x-request-id": "hang-up"},
     ) as answer:  # fmt: skip
@@ -197,45 +198,42 @@ def test_a_client_that_hangs_up_frees_its_pages(engine):
     assert engine.metrics(engine.decode)["kvwitness_free_pages",] == 96
 
 
-def last_pass_of(engine, worker, rid):
-    """The number of the last decode pass before a request's abort, from the ledger; None while it is not there."""
-    abort = engine.rows_of(rid, "abort").get(worker)
-    if abort is None:
+def last_passes_of(engine, worker, rids):
+    """The number of the last decode pass before each request's abort, by rid, from the ledger; None while one is not there."""
+    tables = {name: rows.to_pylist() for name, rows in read_ledger(engine.ledger).tables.items()}
+    mine = [row for row in tables["requests"] if row["worker"] == worker and row["epoch"] == 1]
+    rid_of = {row["req"]: row["rid"] for row in mine if row["op"] == "receive"}
+    aborts = {rid_of[row["req"]]: row["seq"] for row in mine if row["op"] == "abort"}
+    if not {*rids} <= aborts.keys():
         return None
-    steps = read_ledger(engine.ledger).tables["steps"].to_pylist()
-    return max(
-        row["step"] + row["n"] - 1
-        for row in steps
-        if (row["worker"], row["epoch"]) == (worker, abort["epoch"]) and row["seq"] < abort["seq"]
-    )
+    steps = [row for row in tables["steps"] if row["worker"] == worker and row["epoch"] == 1]
+    return {rid: max(row["step"] + row["n"] - 1 for row in steps if row["seq"] < aborts[rid]) for rid in rids}
 
 
 @pytest.mark.parametrize("beside", [0, 3])
 def test_at_most_one_pass_ends_after_a_hang_up_was_delivered(engine, beside):
-    late = []
+    asked = {f"passes-{beside}-{tokens}": tokens for tokens in (1, 2, 3, 5, 8, 13)}
     with ThreadPoolExecutor(beside + 1) as pool:
         others = [
             pool.submit(engine.ask, prompt=prompt_and_answer(f"beside-{i}")[0], max_tokens=250) for i in range(beside)
         ]
-        for tokens in (1, 2, 3, 5, 8, 13):
-            rid = f"passes-{beside}-{tokens}"
-            with httpx.stream(
+        for rid, tokens in asked.items():
+            with HTTP.stream(
                 "POST", f"{engine.gateway}/v1/completions", timeout=30,
                 json={"prompt": prompt_and_answer(rid)[0], "max_tokens": 300, "stream": True},
                 headers={**engine.client(), "x-request-id": rid},
             ) as answer:  # fmt: skip
                 for _, _ in zip(range(tokens), filter(None, answer.iter_lines()), strict=False):
                     pass
-            last = until(lambda rid=rid: last_pass_of(engine, "decode-0", rid), "the abort row")
-            delivered = engine.post(engine.decode, "/abort_request", {"rid": rid})["after_pass"]
-            late.append(last - delivered)
+        last = until(lambda: last_passes_of(engine, "decode-0", asked), "the abort rows")
+        delivered = {rid: engine.post(engine.decode, "/abort_request", {"rid": rid})["after_pass"] for rid in asked}
         assert all(other.result().status_code == 200 for other in others)
-    assert set(late) <= {0, 1}, late
+    assert {last[rid] - delivered[rid] for rid in asked} <= {0, 1}, (last, delivered)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_gateway_that_hangs_up_before_the_first_byte_leaves_nothing_at_a_worker(engine, stream):
-    port = httpx.get(f"{engine.prefill}/server_info").json()["disaggregation_bootstrap_port"]
+    port = HTTP.get(f"{engine.prefill}/server_info").json()["disaggregation_bootstrap_port"]
     address = httpx.URL(engine.decode)
     for i in range(20):
         body = {"input_ids": [1, 2], "rid": f"no-byte-{stream}-{i}", "bootstrap_room": 7 + i, "bootstrap_port": port}
@@ -259,14 +257,14 @@ def test_a_client_that_hangs_up_before_the_first_token(faulty, stream):
         lambda: (found := faulty.rows_of(rid, "abort")).keys() >= {"gateway-0", "decode-0"} and found, "the ends"
     )
     assert rows["gateway-0"]["output_tokens"] == rows["decode-0"]["output_tokens"] == 0
-    assert httpx.get(f"{faulty.prefill}/faults", headers=faulty.hop).json()["late-write"]["gated"] == [rid]
+    assert HTTP.get(f"{faulty.prefill}/faults", headers=faulty.hop).json()["late-write"]["gated"] == [rid]
     faulty.post(faulty.prefill, "/faults/late-write", {"release": True})
     until(faulty.idle, "both workers to be idle")
 
 
 def test_an_abort_by_the_operator_is_a_typed_error_in_the_stream(engine):
     prompt, _ = prompt_and_answer("operator")
-    with httpx.stream(
+    with HTTP.stream(
         "POST", f"{engine.gateway}/v1/completions", json={"prompt": prompt, "max_tokens": 800, "stream": True},
         headers={**engine.client(), "x-request-id": "operator"}, timeout=30,
     ) as answer:  # fmt: skip
@@ -284,9 +282,9 @@ def test_workers_keep_their_doors_shut(engine):
             ("/abort_request", {"rid": "x"}), ("/faults", {}), ("/faults/late-write", {}),
         ):  # fmt: skip
             for headers in ({}, {"x-kvwitness-hop": "guess"}, engine.client()):
-                answer = httpx.post(url + path, json=body, headers=headers)
+                answer = HTTP.post(url + path, json=body, headers=headers)
                 assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
-        assert httpx.get(f"{url}/faults").status_code == 401
+        assert HTTP.get(f"{url}/faults").status_code == 401
 
 
 def test_worker_bodies_that_make_no_sense(engine):
@@ -295,7 +293,7 @@ def test_worker_bodies_that_make_no_sense(engine):
         ("/abort_request", {}), ("/faults", {"no-such-fault": True}), ("/faults/late-write", {"arm": -1}),
         ("/faults/late-write", {"arm": 1}),
     ):  # fmt: skip
-        answer = httpx.post(engine.prefill + path, json=body, headers=engine.hop)
+        answer = HTTP.post(engine.prefill + path, json=body, headers=engine.hop)
         assert answer.status_code == 400, (path, body)
         assert answer.json()["error"]["message"]
 
@@ -303,7 +301,7 @@ def test_worker_bodies_that_make_no_sense(engine):
 def test_generate_as_a_router_drives_it(engine):
     """One body to both workers, as sglang-router does; decode's answer is the answer."""
     prompt, expected = prompt_and_answer("router")
-    info = httpx.get(f"{engine.prefill}/server_info").json()
+    info = HTTP.get(f"{engine.prefill}/server_info").json()
     for stream in (False, True):
         body = {
             "text": prompt, "sampling_params": {"max_new_tokens": 20}, "stream": stream, "rid": f"router-{stream}",
@@ -312,7 +310,7 @@ def test_generate_as_a_router_drives_it(engine):
         }  # fmt: skip
         with ThreadPoolExecutor(2) as pool:
             prefill, decode = pool.map(
-                lambda url, body=body: httpx.post(f"{url}/generate", json=body, headers=engine.hop, timeout=20),
+                lambda url, body=body: HTTP.post(f"{url}/generate", json=body, headers=engine.hop, timeout=20),
                 (engine.prefill, engine.decode),
             )
         assert prefill.status_code == decode.status_code == 200
@@ -326,7 +324,7 @@ def test_generate_as_a_router_drives_it(engine):
 
 def test_server_info_says_what_runs(engine):
     prefill, decode, gateway = (
-        httpx.get(f"{url}/server_info").json() for url in (engine.prefill, engine.decode, engine.gateway)
+        HTTP.get(f"{url}/server_info").json() for url in (engine.prefill, engine.decode, engine.gateway)
     )
     assert (prefill["disaggregation_mode"], decode["disaggregation_mode"]) == ("prefill", "decode")
     assert (prefill["max_total_num_tokens"], decode["max_total_num_tokens"]) == (512, 1536)
@@ -336,14 +334,14 @@ def test_server_info_says_what_runs(engine):
     assert gateway["max_req_input_len"] == 512
     assert prefill["defences"] == dict.fromkeys(OFF, "enforce")
     assert prefill["ledger"] == str(engine.ledger)
-    assert httpx.get(f"{engine.prefill}/model_info").json()["is_generation"] is True
+    assert HTTP.get(f"{engine.prefill}/model_info").json()["is_generation"] is True
     for url in (engine.prefill, engine.decode, engine.gateway):
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert HTTP.get(f"{url}/health").status_code == 200
 
 
 def test_metrics_say_the_same_as_server_info(engine):
     engine.ask(prompt="x" * 513, max_tokens=1)
-    found, info = engine.metrics(engine.prefill), httpx.get(f"{engine.prefill}/server_info").json()
+    found, info = engine.metrics(engine.prefill), HTTP.get(f"{engine.prefill}/server_info").json()
     assert found["kvwitness_pool_tokens",] == info["max_total_num_tokens"] == 512
     assert found["kvwitness_pool_pages",] == 32
     assert found["kvwitness_page_tokens",] == info["page_size"]

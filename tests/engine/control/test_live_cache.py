@@ -2,10 +2,10 @@
 
 import json
 
-import httpx
 import openai
 import pytest
-from live_texts import ASKED, SHARED_TOKENS, endless, prompts, verdict_of
+from live_http import HTTP
+from live_texts import ASKED, SHARED_TOKENS, endless, prompts, verdict_of, verdicts_of
 
 from engine.ledger.reader import read_ledger
 from engine.truth import read_truth
@@ -47,8 +47,7 @@ def test_a_second_request_with_the_same_prefix_is_told_how_much_was_cached(cache
     ]
     assert [text for text, _ in said] == [expected for _, expected in asked]
     assert [count for _, count in said] == [0, SHARED_TOKENS, 0]
-    for i in range(3):
-        verdict_of(cached, f"{seed}-{i}", verdict="clean", proof="proved")
+    verdicts_of(cached, [f"{seed}-{i}" for i in range(3)], verdict="clean", proof="proved")
     truth = read_truth(cached.ledger / "truth")
     assert not any(truth[f"{seed}-{i}"].contaminated or truth[f"{seed}-{i}"].cross_tenant for i in range(3))
 
@@ -75,10 +74,10 @@ def test_workers_say_it_as_sglang_does(cached):
             "sampling_params": {"max_new_tokens": 3},
         }  # fmt: skip
         headers = {**cached.hop, "x-kvwitness-tenant": "t-direct"}
-        with httpx.stream(
+        with HTTP.stream(
             "POST", f"{cached.decode}/generate", json={**body, "stream": True}, headers=headers, timeout=30
         ) as answer:
-            at_prefill = httpx.post(f"{cached.prefill}/generate", json=body, headers=headers, timeout=30).json()
+            at_prefill = HTTP.post(f"{cached.prefill}/generate", json=body, headers=headers, timeout=30).json()
             lines = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {")]
         assert at_prefill["meta_info"]["cached_tokens"] == cached_tokens
         assert {line["meta_info"]["cached_tokens"] for line in lines} == {cached_tokens}
@@ -113,8 +112,8 @@ def test_another_tenants_hit_is_exposed_and_its_text_right(unscoped, fault, mech
     finally:
         engine.switch(engine.prefill, **{fault: False})
     assert said == [(asked[0][1], 0), (asked[1][1], SHARED_TOKENS)]
-    verdict_of(engine, f"{fault}-brio", verdict="exposed", mechanism=mechanism)
-    verdict_of(engine, f"{fault}-acme", verdict="clean")
+    found = verdicts_of(engine, [f"{fault}-brio"], verdict="exposed", mechanism=mechanism)
+    assert found[f"{fault}-acme"]["verdict"] == "clean"
     truth = read_truth(engine.ledger / "truth")[f"{fault}-brio"]
     assert (truth.contaminated, truth.cross_tenant) == (False, {f"{fault}-acme"})
 

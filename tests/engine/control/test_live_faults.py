@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from live_http import HTTP
 from live_texts import abort_gated, calm, prompt_and_answer, record, until, verdict_of
 
 from engine.faults import CLASSES
@@ -237,8 +238,8 @@ def test_every_fault_can_be_switched_on_every_process(guarded):
         for each in CLASSES:
             assert guarded.post(url, "/faults", {each.name: True})["active"] == [each.name]
             assert guarded.post(url, "/faults", {each.name: False})["active"] == []
-        assert httpx.post(f"{url}/faults", json={"leak": True}).status_code == 401
-        assert httpx.get(f"{url}/faults").status_code == 401
+        assert HTTP.post(f"{url}/faults", json={"leak": True}).status_code == 401
+        assert HTTP.get(f"{url}/faults").status_code == 401
 
 
 def test_a_body_of_faults_is_taken_whole_or_not_at_all(guarded):
@@ -246,14 +247,14 @@ def test_a_body_of_faults_is_taken_whole_or_not_at_all(guarded):
         {"no-such-fault": True}, {"early-free": {"page": 1}}, {"early-free": {"pages": "one"}},
         {"early-free": {"pages": -1}}, {"incomplete-key": {"field": 3}}, {"late-write": {"armed": 1}}, {"leak": 1},
     ):  # fmt: skip
-        answer = httpx.post(f"{guarded.decode}/faults", json={"leak": True, **wrong}, headers=guarded.hop)
+        answer = HTTP.post(f"{guarded.decode}/faults", json={"leak": True, **wrong}, headers=guarded.hop)
         assert answer.status_code == 400, wrong
         assert guarded.fault_state(guarded.decode)["active"] == []
 
 
 def test_an_audit_needs_the_hop_credential_and_tells_every_pool(guarded):
     for url in guarded.workers:
-        assert httpx.post(f"{url}/audit").status_code == 401
+        assert HTTP.post(f"{url}/audit").status_code == 401
     found = guarded.audit(guarded.decode)
     assert found["worker"] == "decode-0"
     assert sum(found["pools"]["kv"]["counts"].values()) == 96

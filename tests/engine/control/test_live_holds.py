@@ -2,9 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
-from live_texts import HOLD_MS, abort_gated, calm, prompt_and_answer, until, verdict_of
+from live_http import HTTP
+from live_texts import HOLD_MS, abort_gated, calm, prompt_and_answer, until, verdict_of, verdicts_of
 
 from engine.ledger.reader import read_ledger
 from engine.truth import read_truth
@@ -74,8 +74,7 @@ def test_quarantined_pages_can_be_written_late_and_nobody_is_harmed(guarded):
         for rid, (_, expected) in asked.items():
             assert asking[rid].result().json()["choices"][0]["text"] == expected
     until(lambda: free_pages(engine) == free, "the pages to come back")
-    for rid in asked:
-        verdict_of(engine, rid, verdict="clean")
+    verdicts_of(engine, asked, verdict="clean")
     truth = read_truth(engine.ledger / "truth")
     assert not any(truth[rid].contaminated or truth[rid].undecided for rid in asked)
     pages = read_ledger(engine.ledger).tables["pages"].to_pylist()
@@ -90,7 +89,7 @@ def test_a_timer_that_releases_lets_a_late_write_through(trusting):
     abort_gated(engine, "unacked", prompt_and_answer("unacked")[0])
     assert engine.metrics(engine.decode)["kvwitness_held_pages",] == PAGES
     until(lambda: engine.metrics(engine.decode)["kvwitness_held_pages",] == 0, "the release")
-    with httpx.stream(
+    with HTTP.stream(
         "POST", f"{engine.gateway}/v1/completions", timeout=60,
         json={"prompt": prompt_and_answer("overwritten")[0], "max_tokens": 400, "stream": True},
         headers={**engine.client("brio"), "x-request-id": "overwritten"},

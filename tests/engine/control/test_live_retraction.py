@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from live_texts import endless, until, verdict_of
+from live_texts import endless, until, verdicts_of
 
 from engine.induction import byte_codes
 from engine.ledger.reader import read_ledger
@@ -35,8 +35,7 @@ def test_long_answers_at_once_all_end_whole_and_right(tight):
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["text"] == prompts[rid][1]
     until(tight.idle, "the workers to be idle")
-    for rid in prompts:
-        verdict_of(tight, rid, verdict="clean")
+    verdicts_of(tight, prompts, verdict="clean")
     rows = read_ledger(tight.ledger).tables["requests"].to_pylist()
     paused = [row["req"] for row in rows if row["op"] == "pause"]
     assert len(paused) >= 2

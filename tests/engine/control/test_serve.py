@@ -76,11 +76,10 @@ def test_it_serves_until_it_is_told_to_stop_and_seals_its_ledger(served, tmp_pat
 
 def child(process, name):
     """Process id of a child of `engine serve` as it is now; None while there is none."""
-    children = subprocess.run(
-        ["ps", "-ww", "--ppid", str(process.pid), "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    found = [line.split() for line in children if line.endswith(f"/{name}.json")]
-    return next((int(pid) for pid, state, *_ in found if not state.startswith("Z")), None)
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,stat=,comm="], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    nurseries = {pid for pid, parent, *_ in rows if parent == str(process.pid)}
+    return next((int(row[0]) for row in rows if row[1] in nurseries and row[3] == name and row[2][0] != "Z"), None)
 
 
 def ask(state, prompt="hello there", tokens=3):

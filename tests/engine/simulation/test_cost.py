@@ -47,6 +47,7 @@ def test_a_run_may_be_cut_anywhere(model, batch, context, n, m):
 def test_passes_within_a_budget_are_the_most_that_fit(model, batch, context, budget):
     n = model.decode_passes_within(batch, context, budget)
     assert n >= 0
+    assert [min(model.decode_passes_within(batch, context, budget, most), most) for most in (0, n, n + 1)] == [0, n, n]
     assert model.decode_run_us(batch, context, n) <= max(budget, 0)
     assert model.decode_run_us(batch, context, n + 1) > budget
 

@@ -116,3 +116,27 @@ def test_a_fault_gets_through_with_its_defence_off_and_is_stopped_with_it_on(tmp
 def test_every_defence_has_a_case():
     tested = {case.defence for case in CASES} | {"owner-audit"}  # which stops nothing, and finds: test_audit
     assert tested == set(DETECTORS)
+
+
+def test_a_page_is_refused_that_goes_to_another_place_of_its_own_grant(tmp_path):
+    """Every handoff fills all of decode's pool, so a page that is shifted never leaves the grant."""
+    group = {"page_tokens": 16, "page_bytes": 65536, "context_tokens": 4096}
+    plan = {
+        "name": "places", "seed": SEED, "duration": "4s",
+        "fleet": [{"group": "prefill", "role": "prefill", "pages": {"kv": 60}, **group},
+                  {"group": "decode", "role": "decode", "pages": {"kv": 8}, **group}],
+        "traffic": [{"name": "chat", "arrivals": {"kind": "poisson", "rate_per_s": 5}, "tenants": {"count": 3},
+                     "prompt": {"kind": "fixed", "value": 120}, "output": {"kind": "fixed", "value": 4}}],
+        "faults": [{"name": "shifted-pages", "probability": 0.7}],
+    }  # fmt: skip
+    found = {}
+    for mode in ("off", "enforce"):
+        plan["defences"] = {"modes": {**dict.fromkeys(DETECTORS, "off"), "geometry": mode}}
+        simulate(parse_scenario(yaml.safe_dump(plan), known=KNOWN), tmp_path / mode)
+        found[mode] = read_ledger(tmp_path / mode), read_truth(tmp_path / mode / "truth").values()
+    rows = [row for row in found["off"][0].tables["pages"].to_pylist() if row["worker"] == "decode-0"]
+    assert {len(row["pages"]) for row in rows if row["op"] == "reserve"} == {8}
+    assert any(one.contaminated for one in found["off"][1])
+    assert not any(one.contaminated or one.misplaced for one in found["enforce"][1])
+    checks = [row for row in found["enforce"][0].tables["checks"].to_pylist() if row["op"] == "mismatch"]
+    assert checks and {row["detector"] for row in checks} == {"G"}

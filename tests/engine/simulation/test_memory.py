@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.simulation.headers import HeaderFlight, HeaderStore
 from engine.simulation.memory import Flight, PageStore, Write
 from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
 
@@ -82,6 +83,42 @@ def test_every_slot_is_as_its_last_writer_left_it(moves):
     for page in range(PAGES):
         found, wanted = seen(store, page), [model.slots[page, slot] for slot in range(SIZE)]
         assert found == wanted
+
+
+@settings(max_examples=400, deadline=None)
+@given(moves)
+def test_headers_are_the_same_whether_what_lies_behind_them_is_kept_or_not(moves):
+    stores = [PageStore(PAGES, SIZE), HeaderStore(PAGES, SIZE)]
+    for now, (kind, *rest) in enumerate(moves):
+        for at, (store, flight) in enumerate(zip(stores, (Flight, HeaderFlight), strict=True)):
+            if kind == "write":
+                chosen, off, tokens, stamp, tainted = rest
+                used = np.array(chosen[: -(-(off + tokens) // SIZE)], np.int32)
+                tokens = min(tokens, len(used) * SIZE - off)
+                tags = np.full(len(used), stamp)
+                store.write(Write(used, off, tokens, stamp, 1000 * stamp + used, tags, tainted), now)
+            elif kind == "grow":
+                page, lo, count, stamp = rest
+                one, first, none = np.array([page], np.int32), np.array([lo]), np.array([False])
+                count = min(count, SIZE - lo)
+                store.grow(one, first, count, np.array([stamp]), 1000 * stamp + one, np.array([stamp]), none, now)
+            elif kind == "copy":
+                source, target = np.array(rest[0], np.int32), np.array(rest[1][: len(rest[0])], np.int32)
+                other = type(store)(PAGES, SIZE)
+                flight(store, source, other, target, 9, np.full(len(source), SIZE), now, 0).advance(now)
+                stores[at] = other
+            else:
+                store.zero(np.array(rest[0], np.int32), now)
+        kept, headers = stores
+        assert (kept.tag.tolist(), kept.tokens.tolist()) == (headers.tag.tolist(), headers.tokens.tolist())
+
+
+def test_what_follows_a_hole_in_a_page_is_not_valid():
+    for store in (PageStore(2, SIZE), HeaderStore(2, SIZE)):
+        page, none = np.array([1], np.int32), np.array([False])
+        for lo in (0, 2, 3):
+            store.grow(page, np.array([lo]), 1, np.array([7]), np.array([70]), np.array([5]), none, lo)
+        assert (store.tag[1], store.tokens[1]) == (5, 1)
 
 
 def test_pages_of_a_flight_are_read_and_land_one_after_another():

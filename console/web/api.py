@@ -1,0 +1,77 @@
+"""What scripts and the pages' own script ask for: charts, tables as files, and the stream of news.
+
+Invariant: names of requests and tenants leave in a file only with a token that may take them, and then it is said who
+took what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import FastAPI, Header, Query, Request
+from fastapi.responses import JSONResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from console.core.export import FORMATS, Exported, export
+from console.core.redaction import Redaction
+from console.core.times import moment
+from console.web.asked import Asked, PageNotFound, ask
+from console.web.charts import NotReadYet, chart
+from console.web.feed import MOST_SUBSCRIBERS, Feed
+from console.web.gate import Visitor
+from console.web.tables import file_rows, place_of, sheet_asked
+
+
+def add_api(app: FastAPI, feed: Feed) -> None:
+    """Add the endpoints."""
+
+    @app.get("/api/charts/{name}")
+    async def one_chart(
+        name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark"
+    ) -> JSONResponse:
+        await feed.fresh()
+        asked = ask(feed, f"/overview?{request.url.query}")
+        figure = await asyncio.to_thread(chart, name, asked, theme)
+        return JSONResponse({"mark": asked.mark, **figure})
+
+    @app.get("/tables/{name}.{fmt}")
+    async def one_table(name: str, fmt: str, request: Request) -> Response:
+        if fmt not in FORMATS:
+            raise PageNotFound(f"There is no format {fmt}. There are: {', '.join(FORMATS)}.")
+        await feed.fresh()
+        asked = ask(feed, f"/{place_of(name)}?{request.url.query}")
+        visitor: Visitor = request.state.visitor
+        file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
+        headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    @app.get("/api/stream", response_class=EventSourceResponse)
+    async def stream(
+        seen: str = "", last_event_id: Annotated[str | None, Header()] = None
+    ) -> AsyncIterator[ServerSentEvent]:
+        if feed.subscribers >= MOST_SUBSCRIBERS:
+            yield ServerSentEvent(event="full", data="too many open pages; this one asks again in 30 s", retry=30_000)
+            return
+        async for mark in feed.news(last_event_id or seen):
+            yield ServerSentEvent(event="snapshot", id=mark, data={"mark": mark}, retry=2000)
+
+
+def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
+    known = asked.rollup
+    if known is None:
+        raise NotReadYet
+    sheet, left = file_rows(sheet_asked(name, asked), asked)
+    hide = not visitor.role.may_take_names
+    if not hide:
+        said = f"{moment(asked.clock_us)} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"
+        print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
+    return export(known, sheet, left, asked.view, fmt, Redaction(hide=hide))
+
+
+def _plain(name: str) -> str:
+    """A file name that needs no quoting."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)

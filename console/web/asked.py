@@ -1,0 +1,129 @@
+"""What one request asks to see: the view of its address over the desk, with its times worked out.
+
+Invariant: an address that cannot be read is refused with words, never guessed at. In a record that has ended, `now` is
+its end, so that the last quarter of an hour is that of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl, quote, urlencode
+
+from console.core.desk import Desk
+from console.core.page_map import Area, incident_area, whole_area
+from console.core.places import Place
+from console.core.printable import printable
+from console.core.rollup import Rollup
+from console.core.snapshot import Snapshot
+from console.core.time_range import ALL, Span, parse_range
+from console.core.view import View
+from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link
+from console.web.feed import Feed
+from console.web.kept import Kept
+
+BESIDE = frozenset({"theme", "before", "after"})
+"""What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
+
+
+class PageNotFound(Exception):
+    """There is no such incident, pool or stretch; the message says what there is."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
+    `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
+    `kept`: what was worked out of the snapshot; None as long as there is none.
+    """
+
+    desk: Desk
+    mark: str
+    view: View
+    span: Span
+    now_us: int
+    clock_us: int
+    beside: Mapping[str, str] = field(default_factory=dict)
+    kept: Kept | None = None
+
+    @property
+    def rollup(self) -> Rollup | None:
+        """What figures and tables are made of."""
+        return self.desk.rollup
+
+    def link(self, **changes: object) -> str:
+        """The address of the view with changes."""
+        return to_link(replace(self.view, **changes))  # type: ignore[arg-type]
+
+    def tab(self, place: Place) -> str:
+        """The address of another screen: range and filter go along."""
+        return to_link(View(place=place, range=self.view.range, filter=self.view.filter))
+
+
+def ask(feed: Feed, address: str) -> Asked:
+    """Read an address (path and query) over what the feed shows. Raises BadLink and BadRange."""
+    path, _, query = address.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    beside = {name: value for name, value in pairs if name in BESIDE}
+    rest = urlencode([pair for pair in pairs if pair[0] not in BESIDE], quote_via=quote)
+    desk, clock = feed.desk, feed.source.now_us()
+    known = desk.rollup
+    now = clock if known is None or known.writing or known.data_us is None else known.data_us + 1
+    view = from_link(f"{path}?{rest}" if rest else path)
+    span = Span() if known is None else view.range.resolve(now, known.span)
+    if known is not None and asks_absolute(rest):
+        view = absolute(view, now, known.span)
+    return Asked(replace(desk, view=view), feed.mark, view, span, now, clock, beside, feed.kept)
+
+
+def changed_link(address: str, range_text: str, filter_text: str) -> str:
+    """The address with a range and a filter as somebody typed them. Raises BadLink and BadRange."""
+    view = from_link(address)
+    wanted = parse_range(range_text)
+    kept = view if wanted.follows else view.with_range(wanted)
+    return to_link(replace(kept, range=wanted if range_text.strip() else ALL, filter=filter_text.strip()))
+
+
+def area_asked(shown: Snapshot, asked: Asked) -> Area:
+    """The pool, time and pages that a page map is asked for. Raises PageNotFound and BadLink."""
+    area = _base_area(shown, asked.view)
+    first, last = _rows(asked.view.option("rows"))
+    start = area.start_us if asked.span.start_us is None else asked.span.start_us
+    end = area.end_us if asked.span.end_us is None else asked.span.end_us
+    if asked.view.range != ALL and asked.view.incident is not None:
+        whole = whole_area(shown, area.key, area.pool)
+        area = replace(area, start_us=whole.start_us, end_us=whole.end_us)
+    start, end = max(area.start_us, start), min(area.end_us, end)
+    first, last = max(area.first_page, first or 0), area.last_page if last is None else min(area.last_page, last)
+    if start >= end or first > last:
+        raise PageNotFound("Nothing of this pool is recorded in that range of time and pages.")
+    return Area(area.key, area.pool, start, end, first, last)
+
+
+def _rows(text: str | None) -> tuple[int | None, int | None]:
+    """`30-33`: the first and the last page."""
+    if not text:
+        return None, None
+    first, dash, last = text.partition("-")
+    if not dash or not all(part.isascii() and part.isdigit() for part in (first, last)):
+        raise BadLink(f"rows is {text!r}; it has to be two page numbers, such as 30-33")
+    return int(first), int(last)
+
+
+def pool_name(area: Area) -> str:
+    """`decode-0:1:kv`."""
+    return f"{area.key[0]}:{area.key[1]}:{area.pool}"
+
+
+def _base_area(shown: Snapshot, view: View) -> Area:
+    if view.incident is not None:
+        incident = shown.incident(view.incident)
+        area = incident_area(shown, incident) if incident else None
+        if area is None:
+            raise PageNotFound(f"Incident {printable(view.incident)} is not in this ledger, or names no pages.")
+        return area
+    for key, name in shown.pools:
+        if view.pool in (None, f"{key[0]}:{key[1]}:{name}"):
+            return whole_area(shown, key, name)
+    known = ", ".join(f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools) or "none"
+    raise PageNotFound(f"There is no pool {printable(view.pool)} in this ledger. It has: {known}.")

@@ -1,0 +1,190 @@
+"""The tables by name, as pages show and files hold them, and their cells in words.
+
+Invariant: a table and its file are the same rows in the same order; every text has been through `printable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from console.core.detectors import detectors
+from console.core.filter_language import parse_filter
+from console.core.flows import flows_of
+from console.core.page_map import PageMap
+from console.core.places import Place
+from console.core.printable import NOTHING, printable, ranges
+from console.core.sheet import Sheet, Shown, shown
+from console.core.times import moment
+from console.core.view import Sort
+from console.web.asked import Asked, PageNotFound, area_asked
+from console.web.charts import NotReadYet
+from console.web.kept import Kept
+
+MOST_EVENTS = 10_000
+"""Rows of events in one file."""
+PLACES = {
+    "incidents": Place.INCIDENTS, "detections": Place.INCIDENTS, "detectors": Place.OVERVIEW, "holders": Place.HELD,
+    "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES, "flows": Place.PAGES,
+}  # fmt: skip
+"""The screen on which each table stands; that of flows is named by its incident."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of a table: its name, what it means, whether it holds numbers, how it is sorted, the address that does."""
+
+    name: str
+    meaning: str
+    numeric: bool
+    order: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table in words."""
+
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: str
+
+
+def place_of(name: str) -> Place:
+    """The screen of a table. Raises PageNotFound."""
+    if name not in PLACES:
+        raise PageNotFound(f"There is no table {printable(name)}. There are: {', '.join(PLACES)}.")
+    return PLACES[name]
+
+
+def sheet_asked(name: str, asked: Asked) -> Sheet:
+    """The table of that name. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
+    place_of(name)
+    known = asked.rollup
+    if known is None:
+        raise NotReadYet
+    if name == "detectors":
+        return _detectors(known.tables["detectors"])
+    if name == "events" and asked.kept is not None:
+        return _events(asked, asked.kept)
+    if name in known.sheets:
+        return known.sheets[name]
+    return _of_snapshot(name, asked)
+
+
+def _of_snapshot(name: str, asked: Asked) -> Sheet:
+    if asked.kept is None:
+        raise NotReadYet
+    snapshot = asked.kept.snapshot
+    if name == "flows":
+        incident = snapshot.incident(asked.view.incident)
+        if incident is None:
+            raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
+        return Sheet("flows", flows_of(snapshot.readings(incident)))
+    drawn = asked.kept.page_map(area_asked(snapshot, asked))
+    return _marks(drawn) if name == "marks" else _allocations(drawn)
+
+
+def _detectors(rows: pa.Table) -> Sheet:
+    known = detectors(rows)
+    columns: dict[str, list[Any]] = {
+        "detector": [d.code for d in known], "what": [d.words for d in known], "state": [d.state for d in known],
+        "looked": [d.looked for d in known], "skipped": [d.skipped for d in known], "hits": [d.hits for d in known],
+        "last": pa.array([d.last_us for d in known], pa.timestamp("us", tz="UTC")),
+    }  # fmt: skip
+    return Sheet("detectors", pa.table(columns))
+
+
+def _events(asked: Asked, kept: Kept) -> Sheet:
+    """The latest of the range, as the filter leaves them."""
+    wanted = parse_filter(asked.view.filter)
+    found = kept.events.before(None, wanted, asked.span, asked.now_us, MOST_EVENTS)
+    return Sheet("events", found.rows, begins="t", left_out=found.total - len(found.rows))
+
+
+def _marks(drawn: PageMap) -> Sheet:
+    marks = drawn.markers
+    columns: dict[str, Any] = {
+        "t": pa.array([m.t_us for m in marks], pa.timestamp("us", tz="UTC")), "what": [m.kind for m in marks],
+        "page": [m.page for m in marks], "rid": pa.array([m.rid for m in marks], pa.string()),
+        "donor_rid": pa.array([m.donor for m in marks], pa.string()), "incident": pa.array([m.incident for m in marks], pa.string()),
+        "says": [m.words for m in marks],
+    }  # fmt: skip
+    return Sheet("marks", pa.table(columns), begins="t", left_out=drawn.markers_left_out)
+
+
+def _allocations(drawn: PageMap) -> Sheet:
+    found, times = drawn.tenures, pa.timestamp("us", tz="UTC")
+    columns: dict[str, Any] = {
+        "pages": pa.array([list(t.pages) for t in found], pa.list_(pa.int64())),
+        "rid": pa.array([t.rid for t in found], pa.string()),
+        "tenant": pa.array([t.tenant for t in found], pa.string()),
+        "since": pa.array([t.start_us for t in found], times),
+        "until": pa.array([t.end_us for t in found], times),
+        "ended_by": pa.array([t.cause for t in found], pa.string()),
+    }
+    left_out = drawn.tenures_total - len(found)
+    return Sheet("allocations", pa.table(columns), begins="since", ends="until", left_out=left_out)
+
+
+def left_of(sheet: Sheet, asked: Asked) -> Shown:
+    """What the view leaves of a table. Raises FilterError."""
+    return shown(sheet, asked.view, asked.span, asked.now_us)
+
+
+def grid(sheet: Sheet, left: Shown, asked: Asked, most: int, columns: tuple[str, ...] = ()) -> Grid:
+    """The first `most` rows in words. `columns`: which, in which order; none = those that a table shows."""
+    named = columns or tuple(n for n in left.rows.column_names if n not in sheet.columns or sheet.columns[n].shown)
+    seen = left.rows.slice(0, most)
+    cells = [[_cell(name, value) for value in seen[name].to_pylist()] for name in named]
+    words = (
+        left.words if len(seen) == len(left.rows) else f"{len(seen):,} of {len(left.rows):,} rows here; {left.words}"
+    )
+    return Grid(tuple(_headings(sheet, left.rows, named, asked)), tuple(zip(*cells, strict=True)), words)
+
+
+def _headings(sheet: Sheet, rows: pa.Table, named: tuple[str, ...], asked: Asked) -> Iterator[Heading]:
+    for name in named:
+        about = sheet.columns.get(name)
+        meaning = f"{about.meaning}{f' ({about.unit})' if about.unit else ''}" if about else name
+        sort, kind = asked.view.sort, rows.schema.field(name).type
+        mine = sort is not None and sort.column == name
+        order = ("descending" if sort and sort.descending else "ascending") if mine else "none"
+        link = asked.link(sort=Sort(name, mine and order == "ascending"))
+        yield Heading(name, meaning, pa.types.is_integer(kind) or pa.types.is_floating(kind), order, link)
+
+
+def _cell(name: str, value: Any) -> str:
+    for kinds, word in _WORDS:
+        if isinstance(value, kinds):
+            return word(name, value)
+    return NOTHING if value is None else printable(str(value))
+
+
+def _list(name: str, values: list[Any]) -> str:
+    if all(isinstance(value, int) for value in values):
+        return ranges(values)
+    few = ", ".join(printable(str(value)) for value in values[:3])
+    return f"{few} and {len(values) - 3:,} more" if len(values) > 3 else few or NOTHING
+
+
+_WORDS: tuple[tuple[Any, Callable[[str, Any], str]], ...] = (
+    (bool, lambda _, value: "yes" if value else "no"),
+    (datetime, lambda _, value: moment(round(value.timestamp() * 1e6))),
+    # Ids are numbers that are not counted.
+    (int, lambda name, value: str(value) if name in ("page", "epoch", "seq", "room") else f"{value:,}"),
+    (float, lambda _, value: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"),
+    (list, _list),
+)  # fmt: skip
+
+
+def file_rows(sheet: Sheet, asked: Asked) -> tuple[Sheet, Shown]:
+    """What goes into a file: of events, those that were found already obey the filter."""
+    if sheet.name == "events" and asked.kept is not None:
+        unfiltered = replace(asked, view=replace(asked.view, filter=""))
+        return sheet, left_of(sheet, unfiltered)
+    return sheet, left_of(sheet, asked)

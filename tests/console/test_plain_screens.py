@@ -1,0 +1,71 @@
+"""Every screen as lines of plain words, through the command."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from console.cli import EXIT_USAGE, cli
+from console.core.places import Place
+from console.core.printable import printable
+from console.core.saved_views import save_view
+from console.core.view import View
+
+STORM = Path(__file__).parents[2] / "sample_logs" / "abort-storm" / "ledger"
+
+
+@pytest.fixture(autouse=True)
+def _own_directories(tmp_path, monkeypatch):
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+def plain(ledger: Path, *arguments: str) -> list[str]:
+    done = CliRunner().invoke(cli, ["--ledger", str(ledger), "--engine", "replay", "--plain", *arguments])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines
+    assert all(line == printable(line) for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted"),
+    [
+        (Place.OVERVIEW, "open incident I-48e7cbd4, severity P1, M1 short handoff, 1 contaminated, open"),
+        (Place.INCIDENTS, "incident I-48e7cbd4, severity P1, M1 short handoff"),
+        (Place.HELD, "holders: 0 of 0"),
+        (Place.LATENCY, "lengths: 2 of 2"),
+        (Place.PAGES, "pool decode-0 epoch 1 kv: "),
+        (Place.EVENTS, "events: 50 of "),
+    ],
+)
+def test_every_screen_has_its_lines(place, wanted, finished_ledger):
+    lines = plain(finished_ledger, "--view", f"/{place}")
+    assert any(line.startswith(wanted) for line in lines), lines
+
+
+def test_pages_name_every_foreign_read(finished_ledger):
+    lines = plain(finished_ledger, "--view", "/pages")
+    assert sum(line.startswith("foreign read, ") and "resp-b1" in line and "of resp-a1" in line for line in lines) == 12
+
+
+def test_what_is_tried_out_is_said_and_a_filter_counts_what_it_hides():
+    lines = plain(STORM, "--view", "/held?q=pages%3E%3D100000&what_if.rate=900")
+    assert lines[0] == "what if: rate=900; not as measured"
+    assert any(line.startswith("forecast: full in") for line in lines)
+    assert any(line == "forecast: never full" for line in plain(STORM, "--view", "/held"))
+
+
+def test_a_filter_that_cannot_be_read_is_said_and_hides_nothing(finished_ledger):
+    lines = plain(finished_ledger, "--view", "/overview?q=severity%3E%3D9")
+    assert lines[0].startswith("left out: filter: severity>= needs one of")
+    assert "incidents: 2 of 2; open: 2" in lines
+
+
+def test_a_saved_view_is_opened_by_its_name(finished_ledger, tmp_path):
+    save_view(tmp_path / "XDG_CONFIG_HOME" / "kvwitness" / "views.toml", "calm", View(place=Place.LATENCY))
+    assert plain(finished_ledger, "--saved", "calm")[0] == "lengths: 2 of 2"
+    done = CliRunner().invoke(cli, ["--ledger", str(finished_ledger), "--plain", "--saved", "none"])
+    assert done.exit_code == EXIT_USAGE
+    assert "there are: calm" in done.output

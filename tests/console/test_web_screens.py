@@ -1,0 +1,387 @@
+"""The web console's screens, charts and files: what they say, how they fail, and who may write."""
+
+import asyncio
+import csv
+import io
+import json
+import threading
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
+
+from console.core.export import FORMATS
+from console.core.page_map import MAX_MARKERS, Area, Marker, thinned
+from console.core.rollup_store import RollupStore
+from console.core.source import LedgerSource
+from console.web import feed as feed_module
+from console.web.app import create_app
+from console.web.feed import Feed
+from console.web.gate import Gate, Role
+from console.web.tables import PLACES
+
+NOW = 1_790_000_060_000_000
+STORM = Path(__file__).parents[2] / "sample_logs" / "abort-storm" / "ledger"
+TOKENS = {"token-of-a-viewer": Role.VIEWER, "token-of-an-operator": Role.OPERATOR, "token-of-forensics": Role.FORENSIC}
+VIEWER, OPERATOR, FORENSIC = TOKENS
+
+
+def app_of(path, state, *, can_write=False, store=None, patience_s=60.0):
+    source = LedgerSource(path, now_us=lambda: NOW, engine="replay", store=store)
+    return create_app(source, Gate(TOKENS, can_write=can_write), ("127.0.0.1",), state, patience_s=patience_s)
+
+
+def client_of(app, token: str | None = FORENSIC) -> httpx.AsyncClient:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=headers)
+
+
+@pytest.fixture
+def client(finished_ledger, tmp_path):
+    return client_of(app_of(finished_ledger, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory):
+    """A record with gauges and prefill times; read once."""
+    return app_of(STORM, tmp_path_factory.mktemp("state"))
+
+
+async def test_a_view_is_what_its_address_says(client, finished):
+    m1, m3 = sorted(finished.incidents, key=lambda i: i.cause)
+    async with client:
+        text = (await client.get("/incidents?q=cause:M3")).text
+        assert m3.id in text
+        assert m1.id not in text
+        assert "1 of 2, 1 hidden" in text
+        text = (await client.get("/incidents?sort=-first")).text
+        assert text.index(f"open-{m3.id}") < text.index(f"open-{m1.id}")
+        assert 'aria-sort="descending"' in text
+        text = (await client.get("/incidents?from=2026-09-21T14:13:20Z&to=2026-09-21T14:13:20.5Z")).text
+        assert f"open-{m1.id}" in text
+        assert f"open-{m3.id}" not in text
+        # Another screen keeps the range and the filter.
+        assert "/held?from=2026-09-21T14:13:20Z&amp;to=2026-09-21T14:13:20.5Z" in text
+        assert "FIXED RANGE" in text
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/incidents?q=sev:", "has no value"), ("/held?from=yesterday", "cannot read"), ("/events?colour=red", "knows no colour"),
+        ("/pages?rows=all", "two page numbers"), ("/held?what_if.rate=fast", "has to be a number"),
+        ("/events?before=x", "a place in the list"),
+        ("/latency?around=I-0000±2m", "there is no incident"), ("/api/charts/held?from=now-1", "cannot read"),
+        ("/tables/incidents.csv?q=%22open", "the quote is not closed"),
+    ],
+)  # fmt: skip
+async def test_an_address_that_cannot_be_read_is_refused_in_words(storm, address, words):
+    async with client_of(storm) as client:
+        answer = await client.get(address)
+        assert answer.status_code == 400
+        assert words in answer.text
+
+
+async def test_what_somebody_types_becomes_the_address(client):
+    async with client:
+        for given, location in (
+            ({"range": "-15m", "q": " cause:M3 "}, "/held?from=-15m&q=cause:M3&pool=decode-0:kv"),
+            ({"range": "", "q": ""}, "/held?pool=decode-0:kv"),
+            ({"range": "all", "q": ""}, "/held?pool=decode-0:kv"),
+        ):
+            answer = await client.get("/go", params={"at": "/held?pool=decode-0:kv&from=-1h", **given})
+            assert (answer.status_code, answer.headers["location"]) == (303, location)
+        answer = await client.get("/incidents?from=-1s&share=abs")
+        assert (
+            answer.headers["location"] == "/incidents?from=2026-09-21T14:13:20.370701Z&to=2026-09-21T14:13:21.370701Z"
+        )
+
+
+async def test_held_capacity_is_drawn_with_its_limit_and_what_if_changes_the_forecast_alone(storm):
+    async with client_of(storm) as client:
+        text = (await client.get("/held")).text
+        assert "0.667/s × 9.96 s × 100 pages = 664" in text
+        figure = (await client.get("/api/charts/held")).json()
+        named = {trace["name"]: trace for trace in figure["data"]}
+        assert set(named) == {"held", "quarantined", "in transfer", "forecast, lower", "forecast", "limit"}
+        assert named["limit"]["y"] == [10_001, 10_001]
+        assert max(named["held"]["y"]) > 3000
+        tried = (await client.get("/api/charts/held?what_if.rate=3")).json()
+        assert tried["data"][:3] == figure["data"][:3]
+        before, after = (max(f["data"][4]["y"]) for f in (figure, tried))
+        assert 2 * before < after < 3.1 * before
+        assert (await client.get("/held?pool=nowhere:kv")).status_code == 404
+
+
+async def test_latency_has_a_panel_for_every_length(storm):
+    async with client_of(storm) as client:
+        figure = (await client.get("/api/charts/latency?theme=light")).json()
+        labels = [note["text"].split(" tokens")[0].removeprefix("<b>") for note in figure["layout"]["annotations"]]
+        assert labels == ["128–256", "256–512", "512–1k", "1–2k", "2–4k", "4–8k"]
+        assert "too few to tell" in figure["layout"]["annotations"][0]["text"]
+        assert [trace["name"] for trace in figure["data"][:5]] == ["p5", "p50", "p95", "baseline p5", "floor"]
+        assert figure["layout"]["yaxis6"]["type"] == "log"
+        ranged = (await client.get("/api/charts/latency?from=2026-09-14T09:01:00Z&to=2026-09-14T09:02:00Z")).json()
+        assert ranged["layout"]["xaxis"]["range"] == ["2026-09-14 09:01:00.000000", "2026-09-14 09:02:00.000000"]
+
+
+async def test_swimlanes_and_flows_draw_what_their_tables_say(client, finished):
+    async with client:
+        lanes = (await client.get("/api/charts/swimlanes")).json()["data"]
+        assert {i for trace in lanes for i in trace["customdata"] if i} == {i.id for i in finished.incidents}
+        one = (await client.get("/api/charts/swimlanes?q=cause:M3")).json()["data"]
+        assert len({i for trace in one for i in trace["customdata"] if i}) == 1
+        for incident in finished.incidents:
+            figure = (await client.get(f"/api/charts/flows?incident={incident.id}")).json()["data"][0]
+            table = (await client.get(f"/tables/flows.csv?incident={incident.id}")).text
+            rows = list(csv.DictReader(io.StringIO(table)))
+            assert figure["link"]["value"] == [int(row["pages"]) for row in rows]
+            assert sum(figure["link"]["value"]) == sum(r.pages for r in finished.readings(incident))
+            assert {row["donor_rid"] for row in rows} == set(incident.donors)
+
+
+async def test_a_short_foreign_read_stays_visible_at_every_zoom(tmp_path):
+    scene = Scene(tmp_path / "ledger")
+    ordinary(scene, "donor", ACME, 1, 4)
+    short_handoff(scene, "victim", BRIO, 1, 4)
+    scene.wait(86_400_000)
+    ordinary(scene, "later", CYAN, 20, 4)
+    scene.close()
+    async with client_of(app_of(scene.directory, tmp_path)) as client:
+        whole = (await client.get("/api/charts/pages")).json()
+        seen = whole["data"][2]["x"][0]
+        assert len(whole["data"][2]["x"]) == 4
+        for margin in ("1ms", "1s", "1h", "2h"):
+            moment = seen.replace(" ", "T") + "Z"
+            part = (await client.get("/api/charts/pages", params={"around": f"{moment}±{margin}"})).json()
+            assert part["data"][2]["x"] == whole["data"][2]["x"], margin
+
+
+def test_marks_beyond_what_can_be_drawn_lose_none_that_stands_alone():
+    area = Area(("d", 1), "kv", 0, 1_000_000, 0, 999)
+    crowd = [Marker("foreign read", t, t % 40, "r", "d", None, "") for t in range(MAX_MARKERS + 500)]
+    alone = Marker("foreign read", 999_000, 990, "r", "d", None, "")
+    late = Marker("late write", 10, 3, "r", "d", None, "")
+    kept = thinned([*crowd, late, alone], area)
+    assert len(kept) <= MAX_MARKERS
+    assert {alone, late} < set(kept)
+    assert thinned(crowd[:5], area) == tuple(crowd[:5])
+    everywhere = [
+        Marker(k, 250 * i, i % 1000, "r", "d", None, "") for k in ("foreign read", "late write") for i in range(4000)
+    ]
+    assert len(thinned(everywhere, area)) <= MAX_MARKERS
+
+
+async def test_events_go_on_by_key_and_lose_none(client, finished):
+    total = sum(table.num_rows for table in finished.ledger.tables.values())
+    seen: list[str] = []
+    async with client:
+        address = "/events"
+        while address:
+            text = (await client.get(address)).text
+            body = text[text.index("<tbody>") : text.index("</tbody>")]
+            seen = [row.split("</tr>")[0] for row in body.split("<tr>")[1:]] + seen
+            pager = text[text.index('class="pager"') :]
+            before = pager[: pager.index("</p>")].partition('rel="prev"')[0]
+            address = (
+                before.rpartition('href="')[2].partition('"')[0].replace("&amp;", "&") if "prev" in pager[:400] else ""
+            )
+    assert len(seen) == total
+    assert len(set(seen)) == total
+
+
+@pytest.mark.parametrize("name", sorted(PLACES))
+async def test_every_table_is_a_file_and_names_leave_only_with_a_token_for_them(
+    finished_ledger, finished, tmp_path, name, capsys
+):
+    app = app_of(finished_ledger, tmp_path)
+    query = f"?incident={finished.incidents[0].id}"
+    async with client_of(app) as client:
+        text = (await client.get(f"/tables/{name}.csv{query}")).text
+        answer = await client.get(f"/tables/{name}.parquet{query}")
+        table = pq.read_table(io.BytesIO(answer.content))
+        assert len(list(csv.DictReader(io.StringIO(text)))) == len(table)
+        assert json.loads(table.schema.metadata[b"kvwitness"])["table"] == name
+        assert answer.headers["content-disposition"] == f'attachment; filename="incident-ledger-{name}.parquet"'
+        assert f"took {name}.parquet, {len(table)} rows with names" in capsys.readouterr().err
+    for token in (VIEWER, OPERATOR):
+        async with client_of(app, token) as client:
+            for fmt in FORMATS:
+                covered = (await client.get(f"/tables/{name}.{fmt}{query}")).content
+                assert not any(word.encode() in covered for word in (ACME, BRIO, CYAN, "resp-")), fmt
+    assert capsys.readouterr().err == ""
+
+
+async def test_what_is_remembered_is_painted_before_the_ledger_has_been_read(
+    finished_ledger, finished, tmp_path, monkeypatch
+):
+    store = RollupStore(tmp_path / "cache")
+    LedgerSource(finished_ledger, now_us=lambda: NOW, engine="replay", store=store).read()
+    go, read = threading.Event(), LedgerSource.read
+
+    def slow(self):
+        go.wait(30)
+        return read(self)
+
+    monkeypatch.setattr(LedgerSource, "read", slow)
+    app = app_of(finished_ledger, tmp_path, store=store, patience_s=0)
+    async with client_of(app) as client:
+        for path in (
+            "/overview",
+            "/incidents",
+            "/held",
+            "/latency",
+            "/events",
+            f"/incidents/{finished.incidents[0].id}",
+            "/pages",
+        ):
+            text = (await client.get(path)).text
+            assert "REMEMBERED" in text
+            assert "being read" in text
+        assert finished.incidents[0].id in (await client.get("/overview")).text
+        assert len((await client.get("/api/charts/swimlanes")).json()["data"]) == 4
+        waiting = await client.get("/api/charts/pages")
+        assert (waiting.status_code, waiting.json()["error"]["code"]) == (503, "not_read_yet")
+        news = app.state.feed.news(app.state.feed.mark)
+        go.set()
+        await asyncio.wait_for(anext(news), 30)
+        assert "REMEMBERED" not in (await client.get("/overview")).text
+        assert (await client.get("/api/charts/pages")).status_code == 200
+
+
+def damaged(directory: Path) -> Path:
+    """A ledger of which one segment of decode's pages has a bit turned round."""
+    scene = Scene(directory)
+    ordinary(scene, "donor", ACME, 1, 4)
+    short_handoff(scene, "victim", BRIO, 1, 4)
+    scene.close()
+    (segment,) = directory.glob("pages/*/worker=decode-0/*.parquet")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    return directory
+
+
+async def test_a_damaged_segment_is_said_and_the_rest_is_shown(tmp_path):
+    async with client_of(app_of(damaged(tmp_path / "ledger"), tmp_path / "state")) as client:
+        text = (await client.get("/overview")).text
+        assert "record: no gaps" not in text
+        assert "1 problem" in text
+        assert "2 unknown" in text
+        for path in ("/incidents", "/pages", "/held", "/latency", "/events"):
+            assert (await client.get(path)).status_code == 200, path
+
+
+async def test_a_ledger_that_is_removed_leaves_the_last_picture_and_comes_back(tmp_path):
+    scene = Scene(tmp_path / "ledger")
+    ordinary(scene, "donor", ACME, 1, 4)
+    short_handoff(scene, "victim", BRIO, 1, 4)
+    scene.flush()
+    app = app_of(scene.directory, tmp_path / "state")
+    async with client_of(app) as client:
+        assert "LIVE" in (await client.get("/overview")).text
+        scene.directory.rename(tmp_path / "gone")
+        removed = await later(client, "STALE")
+        assert "The last reading failed; what follows is older" in removed
+        assert "Incidents over time" in removed
+        assert (await client.get("/api/charts/swimlanes")).status_code == 200
+        (tmp_path / "gone").rename(scene.directory)
+        assert "STALE" not in await later(client, "LIVE")
+
+
+async def later(client: httpx.AsyncClient, words: str) -> str:
+    """The overview, as soon as it says `words`."""
+    async with asyncio.timeout(30):
+        while words not in (text := (await client.get("/overview")).text):
+            await asyncio.sleep(0.05)
+    return text
+
+
+async def test_a_stream_goes_on_after_the_last_event_that_was_heard(finished_ledger):
+    source = LedgerSource(finished_ledger, now_us=lambda: NOW, engine="replay")
+    feed = Feed(source, patience_s=60)
+    first = feed.mark
+    await feed.fresh()
+    assert await anext(feed.news(first)) == feed.mark != first
+    waiting = asyncio.create_task(anext(feed.news(feed.mark)))
+    restarted = Feed(LedgerSource(finished_ledger, now_us=lambda: NOW + 1, engine="replay"), patience_s=60)
+    await restarted.fresh()
+    # As many readings, but another server: what it shows may be something else.
+    assert await anext(restarted.news(feed.mark)) == restarted.mark
+    assert not waiting.done()
+    for _ in range(3):
+        await feed._show(feed.desk.shown)
+    assert await asyncio.wait_for(waiting, 10) == feed.mark
+    await feed.close()
+    assert [mark async for mark in feed.news("")] == []
+
+
+async def test_too_many_listeners_are_asked_to_come_back(finished_ledger, tmp_path, monkeypatch):
+    app = app_of(finished_ledger, tmp_path)
+    app.state.feed.subscribers = feed_module.MOST_SUBSCRIBERS
+    async with client_of(app) as client:
+        answer = await client.get("/api/stream")
+        assert "event: full" in answer.text
+        assert "retry: 30000" in answer.text
+
+
+FORM = {"act": "ack", "words": "seen"}
+
+
+async def test_nothing_is_written_unless_it_is_switched_on_and_the_role_may(finished_ledger, finished, tmp_path):
+    path = f"/incidents/{finished.incidents[0].id}/triage"
+    for can_write, token in ((False, OPERATOR), (False, FORENSIC), (True, VIEWER)):
+        async with client_of(app_of(finished_ledger, tmp_path, can_write=can_write), token) as client:
+            assert (await client.post(path, data=FORM)).status_code == 403
+            assert '<button name="act"' not in (await client.get(path.removesuffix("/triage"))).text
+    assert not list(tmp_path.glob("*.jsonl"))
+    async with client_of(app_of(finished_ledger, tmp_path, can_write=True), OPERATOR) as client:
+        assert (await client.post(path, data=FORM)).status_code == 303
+        assert (await client.post(path, data={"act": "note", "words": "<b>mine</b>"})).status_code == 303
+        assert (await client.post(path, data={"act": "note"})).status_code == 400
+        assert (await client.post(path, data={"act": "resolve"})).status_code == 400
+        assert (await client.post("/incidents/I-0000/triage", data=FORM)).status_code == 404
+        text = (await client.get(path.removesuffix("/triage"))).text
+        assert "acked by operator-" in text
+        assert "&lt;b&gt;mine&lt;/b&gt;" in text
+        assert OPERATOR not in text
+        assert f"open-{finished.incidents[0].id}" not in (await client.get("/overview")).text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+async def test_a_form_of_another_origin_is_refused(finished_ledger, finished, tmp_path, headers):
+    async with client_of(app_of(finished_ledger, tmp_path, can_write=True), OPERATOR) as client:
+        for path in (f"/incidents/{finished.incidents[0].id}/triage", "/login"):
+            assert (await client.post(path, data=FORM, headers=headers)).status_code == 403
+
+
+async def test_a_cookie_alone_writes_nothing(finished_ledger, finished, tmp_path):
+    incident = f"/incidents/{finished.incidents[0].id}"
+    async with client_of(app_of(finished_ledger, tmp_path, can_write=True), None) as client:
+        await client.get(f"/?token={OPERATOR}")
+        text = (await client.get(incident)).text
+        word = text.partition('name="word" value="')[2].partition('"')[0]
+        for given in ({}, {"word": ""}, {"word": word[:-1] + "x"}):
+            assert (await client.post(f"{incident}/triage", data=FORM | given)).status_code == 403
+        assert not list(tmp_path.glob("*.jsonl"))
+        own = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
+        assert (await client.post(f"{incident}/triage", data=FORM | {"word": word}, headers=own)).status_code == 303
+        assert len(list(tmp_path.glob("*.jsonl"))) == 1
+
+
+async def test_runbooks_are_listed_and_nothing_is_made_for_it(client, tmp_path):
+    async with client:
+        text = (await client.get("/runs")).text
+        assert "RB-01" in text
+        assert "None was made by this user yet" in text
+    assert not (tmp_path / "runbooks").exists()
