@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,15 @@ _CACHE = click.option(
 )
 @click.option("--replay", is_flag=True, help="Play the record from its beginning.")
 @click.option("--theme", type=click.Choice(THEMES), help="Colours; NO_COLOR in the environment takes them all away.")
+@click.option("--write", is_flag=True, help="Let the Runs screen start runbooks; without it the console only reads.")
+@click.option(
+    "--engine-file", type=click.Path(path_type=Path), help="engine.json of the engine that runbooks are run against."
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path),
+    help="Where runbooks keep their runs [default: as `runbook` has it].",
+)
 @click.option("--plain", is_flag=True, help="Print the view as lines of plain words instead of screens.")
 @click.pass_context
 def cli(
@@ -75,14 +85,23 @@ def cli(
     saved: str | None,
     replay: bool,
     theme: str | None,
+    write: bool,
+    engine_file: Path | None,
+    state_dir: Path | None,
     plain: bool,
 ) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
-    Without a command it opens in the terminal. It only reads.
+    Without a command it opens in the terminal. It only reads, unless --write lets it start runbooks.
     """
     if context.invoked_subcommand is not None:
-        if ledgers or any(given is not None for given in (incident, link, saved, theme)) or plain or replay:
+        if (
+            ledgers
+            or any(given is not None for given in (incident, link, saved, theme, engine_file, state_dir))
+            or plain
+            or replay
+            or write
+        ):
             raise Usage("options go behind the command: console web --ledger DIR")
         return
     sources = [_source(ledger, engine, cache and not plain) for ledger in ledgers or (None,)]
@@ -97,9 +116,13 @@ def cli(
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
+    from console.core.run_start import RunSetting
     from console.tui.app import ConsoleApp
+    from console.tui.app_base import Surroundings
+    from runbooks.store import default_state_dir
 
-    ConsoleApp(sources[0], view, theme=theme, others=sources[1:], replay=replay).run()
+    around = replace(Surroundings.of_user(), runs=RunSetting(state_dir or default_state_dir(), write, engine_file))
+    ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay).run()
 
 
 @cli.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from contextlib import closing
@@ -23,7 +22,7 @@ from runbooks.executor import Executor
 from runbooks.lint import lint_files
 from runbooks.lookup import find_runbook, library_files
 from runbooks.plan import make_plan
-from runbooks.store import RunStore
+from runbooks.store import RunStore, default_state_dir
 
 USAGE = 64
 
@@ -107,7 +106,7 @@ def run_command(
     if ledger is None and engine is not None:
         ledger = engine.ledger
     plan = make_plan(find_runbook(name, date.today()), _split(params), engine, ledger)
-    store = RunStore(state_dir or _default_state_dir())
+    store = RunStore(state_dir or default_state_dir())
     client = EngineClient(engine) if engine else None
     try:
         finished = Executor(store, SystemClock(), random.SystemRandom(), _say).run(plan, client, ledger)
@@ -132,7 +131,7 @@ def verify_audit_command(state_dir: Path | None, expect_head: str | None) -> Non
         expected = Head.parse(expect_head) if expect_head else None
     except ValueError as error:
         raise UsageError(f"--expect-head: {error}") from error
-    directory = state_dir or _default_state_dir()
+    directory = state_dir or default_state_dir()
     if not directory.is_dir():
         raise UsageError(f"--state-dir {directory}: does not exist")
     with closing(RunStore(directory)) as store:
@@ -178,11 +177,6 @@ def _split(params: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _default_state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "kvwitness" / "runbooks"
-
-
 def _stdout() -> Console:
     # A pipe gets wide, plain lines; a terminal its own width.
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
@@ -194,3 +188,7 @@ def _print_json(data: Any) -> None:
 
 def _say(words: str) -> None:
     click.echo(words, err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ from runbooks.plan import Plan
 from runbooks.states import Conclusion, RunState, StepState, check_run_move, check_step_move
 
 SCHEMA_VERSION = 1
+_DATABASE = "runs.sqlite"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -70,25 +71,44 @@ class StoredRun:
     steps: list[StoredStep]
 
 
-class RunStore:
-    """The state directory: `runs.sqlite`, `audit.jsonl` and the locks of running runs."""
+def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where runs are kept when nothing else is said."""
+    base = environment.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "kvwitness" / "runbooks"
 
-    def __init__(self, directory: Path) -> None:
+
+def has_runs(directory: Path) -> bool:
+    """Whether a run has ever been kept in a directory."""
+    return (directory / _DATABASE).is_file()
+
+
+class RunStore:
+    """The state directory: `runs.sqlite`, `audit.jsonl` and the locks of running runs. `read_only`: changes nothing in it."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        self._directory = directory
         try:
+            if read_only:
+                address = f"{(directory / _DATABASE).resolve().as_uri()}?mode=ro"
+                self._database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=10.0)
+                self._check_version()
+                return
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._database = sqlite3.connect(directory / "runs.sqlite", isolation_level=None, timeout=10.0)
+            self._database = sqlite3.connect(directory / _DATABASE, isolation_level=None, timeout=10.0)
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=FULL")
-            version = self._database.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise UsageError(f"--state-dir {directory}: was written by a newer version ({version})")
+            self._check_version()
             self._database.executescript(_SCHEMA)
             self._database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except OSError as error:
             raise UsageError(f"--state-dir {directory}: cannot be used ({error.strerror})") from error
         except sqlite3.Error as error:
             raise EvidenceBroken(f"{directory}/runs.sqlite: cannot be opened ({error})") from error
-        self._directory = directory
+
+    def _check_version(self) -> None:
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise UsageError(f"--state-dir {self._directory}: was written by a newer version ({version})")
 
     @property
     def audit_path(self) -> Path:

@@ -111,7 +111,7 @@ class Events:
             start = max(at - _BLOCK, low)
             left = filter_rows(wanted, self._rows(start, at), now_us).rows
             more = left.slice(max(len(left) - (n - found), 0))
-            at = start if len(more) == len(left) else self._place(_key(left.slice(len(left) - len(more)), 0))
+            at = start if len(more) == len(left) else self._place(key_at(left.slice(len(left) - len(more)), 0))
             kept.insert(0, more)
             found += len(more)
         hidden = stop - at - found
@@ -133,7 +133,7 @@ class Events:
             stop = min(at + _BLOCK, high)
             left = filter_rows(wanted, self._rows(at, stop), now_us).rows
             more = left.slice(0, n - found)
-            at = stop if len(more) == len(left) else self._place(_key(more, len(more) - 1)) + 1
+            at = stop if len(more) == len(left) else self._place(key_at(more, len(more) - 1)) + 1
             kept.append(more)
             found += len(more)
         hidden = at - start - found
@@ -145,6 +145,12 @@ class Events:
             high - low,
         )
 
+    def between(self, start: EventKey | None, end: EventKey | None, span: Span) -> int:
+        """How many events of the range stand from `start` on and before `end`; None = as far as the range goes."""
+        low, high = self._bounds(span)
+        first = low if start is None else min(max(self._place(start), low), high)
+        return max((high if end is None else min(max(self._place(end), low), high)) - first, 0)
+
     def _bounds(self, span: Span) -> tuple[int, int]:
         times = self._placed[0]
         low = 0 if span.start_us is None else int(np.searchsorted(times, span.start_us))
@@ -152,7 +158,7 @@ class Events:
         return low, max(low, high)
 
     def _at(self, place: int) -> EventKey:
-        return _key(self._rows(place, place + 1), 0)
+        return key_at(self._rows(place, place + 1), 0)
 
     def _place(self, key: EventKey) -> int:
         """How many events stand before `key`."""
@@ -217,7 +223,8 @@ class Events:
         return rids.take(place), tenants.take(place)
 
 
-def _key(rows: pa.Table, at: int) -> EventKey:
+def key_at(rows: pa.Table, at: int) -> EventKey:
+    """The key of one of the rows."""
     t = rows["t"].cast(pa.int64())[at].as_py()
     return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
 

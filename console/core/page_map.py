@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from console.core.incidents import Incident
-from console.core.lives import NONE, Life, PoolLives
+from console.core.lives import NONE, PoolLives
 from console.core.owners import OTHER
-from console.core.readings import first_read_us
-from forensics.rows import Row, WorkerKey
-from forensics.verdict import Kind
+from console.core.page_marks import Marker
+from forensics.rows import WorkerKey
 
 if TYPE_CHECKING:
     from console.core.snapshot import Snapshot
@@ -29,7 +28,6 @@ FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3
 _BLOCK_PAGES = 8192
 _PATCHES = (50, 20)
 """Across and down; with two kinds of marks no more than MAX_MARKERS."""
-FOREIGN_READ, LATE_WRITE = "foreign read", "late write"
 
 
 @dataclass(frozen=True)
@@ -42,19 +40,6 @@ class Area:
     end_us: int
     first_page: int
     last_page: int
-
-
-@dataclass(frozen=True)
-class Marker:
-    """A foreign read (at the first pass that saw it) or a write that landed after its page's life had ended."""
-
-    kind: str
-    t_us: int
-    page: int
-    rid: str | None
-    donor: str | None
-    incident: str | None
-    words: str
 
 
 @dataclass(frozen=True)
@@ -135,16 +120,27 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
     bin_us = (area.end_us - area.start_us) / cols
     inside = snapshot.lives(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
     cells = _cells(area, inside, _ranks(snapshot, area.key, inside), per_row, cols)
-    markers = sorted(
-        (m for m in _pool_marks(snapshot, area) if _shown(m, area)),
-        key=lambda m: (m.t_us, m.page, m.kind),
-    )
+    markers = snapshot.marks(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
     kept = thinned(markers, area)
     tenures, tenures_total = _tenures(snapshot, area, inside)
     return PageMap(
         area, per_row, bin_us, cells, kept, len(markers) - len(kept),
         tenures, tenures_total,
     )  # fmt: skip
+
+
+def mark_counts(snapshot: Snapshot, drawn: PageMap, kind: str) -> np.ndarray:
+    """How many marks of a kind lie in each cell, uint32 [rows, cols]; all count, also those left out of `markers`."""
+    area, (rows, cols) = drawn.area, drawn.cells.shape
+    counts = np.zeros((rows, cols), np.uint32)
+    marks = snapshot.marks(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
+    mine = [(m.page, m.t_us) for m in marks if m.kind == kind]
+    if mine:
+        pages, times = np.array(mine, np.int64).T
+        row = (pages - area.first_page) // drawn.pages_per_row
+        col = np.clip(np.floor((times - area.start_us) / drawn.bin_us).astype(np.int64), 0, cols - 1)
+        np.add.at(counts, (row, col), 1)
+    return counts
 
 
 def thinned(markers: Sequence[Marker], area: Area) -> tuple[Marker, ...]:
@@ -160,10 +156,6 @@ def thinned(markers: Sequence[Marker], area: Area) -> tuple[Marker, ...]:
         column = (marker.t_us - area.start_us) * across // lasts
         first.setdefault((marker.kind, column, (marker.page - area.first_page) * down // pages), marker)
     return tuple(first.values())
-
-
-def _shown(marker: Marker, area: Area) -> bool:
-    return area.start_us <= marker.t_us <= area.end_us and area.first_page <= marker.page <= area.last_page
 
 
 def _ranks(snapshot: Snapshot, key: WorkerKey, lives: PoolLives) -> np.ndarray:
@@ -220,79 +212,6 @@ def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
     values = np.unique(grid)
     counts = np.stack([(groups == value).sum(axis=1) for value in values[::-1]])
     return np.asarray(values[::-1][counts.argmax(axis=0)], np.uint8)
-
-
-def _pool_marks(snapshot: Snapshot, area: Area) -> tuple[Marker, ...]:
-    """All marks of the area's pool, whatever its time and pages; found once for a snapshot."""
-    pool = area.key, area.pool
-    if pool not in snapshot.pool_marks:
-        snapshot.pool_marks[pool] = (*_reads(snapshot, area), *_late_writes(snapshot, area))
-    return snapshot.pool_marks[pool]
-
-
-def _reads(snapshot: Snapshot, area: Area) -> list[Marker]:
-    found = []
-    for incident in snapshot.incidents:
-        for reading in snapshot.readings(incident):
-            if (reading.worker, reading.epoch, reading.pool) != (*area.key, area.pool):
-                continue
-            for finding in reading.findings:
-                t = first_read_us(finding, snapshot.workers) if finding["kind"] == Kind.FOREIGN else None
-                if t is not None:
-                    found += [_read(incident, finding, page, t) for page in finding["page_list"] or ()]
-    return found
-
-
-def _read(incident: Incident, finding: Row, page: int, t: int) -> Marker:
-    step = "" if finding["first_step"] is None else f", first step {finding['first_step']}"
-    words = f"{finding['proof']}, {finding['mechanism']}{step}"
-    return Marker(FOREIGN_READ, t, page, finding["rid"], finding["donor_rid"], incident.id, words)
-
-
-def _late_writes(snapshot: Snapshot, area: Area) -> list[Marker]:
-    lives = snapshot.lives(area.key, area.pool)
-    ends, found = lives.first_ends, []
-    for key, worker in snapshot.workers.items():
-        for row in worker.transfers:
-            if (
-                row["op"] != "done"
-                or row["dst_pool"] not in (None, area.pool)
-                or row["peer"] not in (None, area.key[0])
-            ):
-                continue
-            if not _may_be_late(snapshot, area, key, row, ends.get(row["dst_tag"])):
-                continue
-            for page in row["dst_pages"] or ():
-                life = lives.of_tag(page, row["dst_tag"])
-                if life is not None and life.end_seq is not None:
-                    marker = _late_write(snapshot, area, key, row, life)
-                    found += [marker] if marker else []
-    return found
-
-
-def _may_be_late(snapshot: Snapshot, area: Area, key: WorkerKey, row: Row, ends: tuple[int, int] | None) -> bool:
-    """Whether a write can be late for any page of its grant. `ends`: when the first of its lives ended, seq and us."""
-    if ends is None:
-        return False
-    bounds = snapshot.order.convert(row["t"], key, area.key) or (row["t"], row["t"])
-    return bounds[0] > ends[1] or snapshot.order.known(area.key, key, row["seq"]) >= ends[0]
-
-
-def _late_write(snapshot: Snapshot, area: Area, key: WorkerKey, row: Row, life: Life) -> Marker | None:
-    order = snapshot.order
-    if life.end_seq is None or life.end_us is None:
-        return None
-    bounds = order.convert(row["t"], key, area.key) or (row["t"], row["t"])
-    proved = order.known(area.key, key, row["seq"]) >= life.end_seq
-    if not proved and bounds[0] <= life.end_us:
-        return None
-    t = (bounds[0] + bounds[1]) // 2
-    owner = snapshot.rid_of(area.key, life.req)
-    under = next((other for other in snapshot.lives(area.key, area.pool).of_page(life.page)
-                  if other.start_us <= t and (other.end_us is None or t < other.end_us)), None)  # fmt: skip
-    reader = snapshot.rid_of(area.key, under.req) if under else None
-    words = "proved" if proved else "inferred from clocks"
-    return Marker(LATE_WRITE, t, life.page, reader, owner, None, f"{words}, by {row['worker']}")
 
 
 def _tenures(snapshot: Snapshot, area: Area, lives: PoolLives) -> tuple[tuple[Tenure, ...], int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from console.core.judging import Judging
 from console.core.library_rows import library_rows
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
+from console.core.page_marks import PoolMarks, pool_marks
 from console.core.readings import Reading, readings_of
 from console.core.rollup import Rollup, rollup_of
 from engine.ledger.reader import Ledger, Problem
@@ -25,9 +25,6 @@ from forensics.foreign_reads import ForeignReads
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
-
-if TYPE_CHECKING:
-    from console.core.page_map import Marker
 
 QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
 """What is asked of the library at every reading, all at once."""
@@ -169,16 +166,21 @@ class Snapshot:
     def _lives(self) -> dict[tuple[WorkerKey, str], PoolLives]:
         return {}
 
-    @cached_property
-    def pool_marks(self) -> dict[tuple[WorkerKey, str], tuple[Marker, ...]]:
-        """Marks of page maps by pool, as `page_map` found them."""
-        return {}
-
     def lives(self, key: WorkerKey, pool: str) -> PoolLives:
         """Lives of the pages of one pool."""
         if (key, pool) not in self._lives:
             self._lives[key, pool] = pool_lives(self.workers[key], pool)
         return self._lives[key, pool]
+
+    @cached_property
+    def _marks(self) -> dict[tuple[WorkerKey, str], PoolMarks]:
+        return {}
+
+    def marks(self, key: WorkerKey, pool: str) -> PoolMarks:
+        """Foreign reads and late writes of one pool."""
+        if (key, pool) not in self._marks:
+            self._marks[key, pool] = pool_marks(self, key, pool)
+        return self._marks[key, pool]
 
     def rid_of(self, key: WorkerKey, req: int | None) -> str | None:
         """The rid of a worker's request; None where its `receive` is lost."""

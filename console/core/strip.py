@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from console.core.page_map import Area, Marker, PageMap, incident_area, page_map, whole_area
+from console.core.page_map import Area, PageMap, incident_area, page_map, whole_area
+from console.core.page_marks import Marker
 
 if TYPE_CHECKING:
     from console.core.snapshot import Snapshot

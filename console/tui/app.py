@@ -288,7 +288,10 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         if action.id == "filter" and not argument:
             self.ask_filter()
             return
-        do = getattr(self, f"do_{action.id}")
+        do = getattr(self, f"do_{action.id}", None)
+        if do is None:
+            there = " or ".join(f"{TABS.index(p) + 1} {p.value.capitalize()}" for p in action.places if p in TABS)
+            raise Refused(f":{action.command} works on {there}")
         do(argument) if action.argument else do()
 
     def do_command(self) -> None:

@@ -19,6 +19,7 @@ from console.core.export import ExportError
 from console.core.filter_language import FilterError
 from console.core.looking import Looking, looking
 from console.core.rollup import Rollup
+from console.core.run_start import RunSetting
 from console.core.saved_views import SavedViewError, views_file
 from console.core.source import LedgerSource
 from console.core.time_moves import extent
@@ -44,6 +45,7 @@ class Surroundings:
     exports: Path
     who: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    runs: RunSetting = field(default_factory=RunSetting)
 
     @classmethod
     def of_user(cls) -> Surroundings:

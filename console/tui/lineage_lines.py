@@ -16,7 +16,8 @@ from console.core.lineage import Donor, Lineage, LineagePage
 from console.core.marks import VERDICT_MARKS, LinkStyle
 from console.core.owners import Owners
 from console.core.page_events import PageEvent, PageStory, Placed
-from console.core.page_map import FIRST_NAMED, FOREIGN_READ, FREE, HELD, SHARED_RANK, PageMap
+from console.core.page_map import FIRST_NAMED, FREE, HELD, SHARED_RANK, PageMap
+from console.core.page_marks import FOREIGN_READ
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot

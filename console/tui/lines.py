@@ -24,8 +24,8 @@ from forensics.verdict import Verdict
 _ALWAYS = 2
 
 
-def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> Text:
-    """Program, ledger, mode in words, time of the data in UTC, incidents by severity, read-only."""
+def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette, *, writes: bool = False) -> Text:
+    """Program, ledger, mode in words, time of the data in UTC, incidents by severity, and RO, or OP where runs may be started."""
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
     line.append("  ")
@@ -38,7 +38,7 @@ def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette) -> 
         fullest = next(iter(desk.rollup.held), None)
         if fullest is not None and fullest.share is not None and line.cell_len + 16 <= width:
             line.append(f"  held {fullest.share:.0%}")
-    line.append("  RO")
+    line.append("  OP" if writes else "  RO")
     return cut(line, width)
 
 

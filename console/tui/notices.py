@@ -47,6 +47,19 @@ def absence(desk: Desk, ledger: Path) -> Notice | None:
     return None
 
 
+def reading_notice(desk: Desk, ledger: Path) -> Notice | None:
+    """Why a screen that draws the record itself has nothing to draw; what is remembered holds no record."""
+    told = absence(desk, ledger)
+    if told is None and desk.shown is None:
+        quoted = shlex.quote(str(ledger))
+        return Notice(
+            "Reading the ledger …",
+            f"{quoted} is read and judged; what is remembered of it stands on 1 and 2.",
+            "q quits.",
+        )
+    return told
+
+
 def notice(desk: Desk, ledger: Path) -> Notice | None:
     """Why there is no incident to show; None where there is one."""
     told, quoted = absence(desk, ledger), shlex.quote(str(ledger))

@@ -107,7 +107,8 @@ class DeskScreen(Screen[None]):
         if not self.query("#header") or self.has_class("-small"):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
-        self.query_one("#header", Static).update(header(app.desk, app.ledger_name, app.now_us(), width, palette))
+        above = header(app.desk, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start)
+        self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
         self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())
         self.query_one("#footer", Static).update(footer(hints_of(self.PLACE), width, palette))

@@ -11,7 +11,8 @@ from typing import Any
 
 from console.core.marks import OTHER_COLOUR, OWNER_COLOURS
 from console.core.owners import Owners
-from console.core.page_map import FIRST_NAMED, FOREIGN_READ, LATE_WRITE, Marker, PageMap, Tenure
+from console.core.page_map import FIRST_NAMED, PageMap, Tenure
+from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
 from console.web.figure_style import STYLES, Figure, Style, date, layout, safe, time_axis
 
 MOST_LETTERS = 60

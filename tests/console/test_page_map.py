@@ -12,10 +12,8 @@ from console.core.lives import NONE, Life, PoolLives, pool_lives
 from console.core.owners import name_owners
 from console.core.page_map import (
     FIRST_NAMED,
-    FOREIGN_READ,
     FREE,
     HELD,
-    LATE_WRITE,
     SHARED_RANK,
     Area,
     _cells,
@@ -24,6 +22,7 @@ from console.core.page_map import (
     page_map,
     whole_area,
 )
+from console.core.page_marks import FOREIGN_READ, LATE_WRITE
 from console.core.snapshot import Snapshot
 from console.core.source import LedgerSource
 from forensics.rows import WorkerRows

@@ -175,7 +175,7 @@ async def test_braces_change_the_incident_and_escape_goes_back(here, tmp_path):
 
 def test_every_action_of_the_table_is_there():
     """A move belongs to the list that has the focus; Enter posts what the screen listens to."""
-    moves = {"down", "up", "first", "last", "half_down", "half_up", "open"}
+    moves = {"down", "up", "left", "right", "first", "last", "half_down", "half_up", "open"}
     for place, screen in (*SCREENS.items(), (Place.INCIDENT, IncidentScreen)):
         for action in actions_of(place):
             there = action.id in moves or action.id.startswith("go_")

@@ -1,0 +1,127 @@
+"""The stretch of events that the screen Events holds, and how it slides over the record.
+
+Invariant: a window never holds more than MOST_ROWS rows, its rows stand without a hole between its two ends, and a step
+reads at most what one page of `Events` may search, so that it says where it stopped instead of going on for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from console.core.events import PAGE, EventKey, EventPage, Events, key_at
+from console.core.filter_language import Filter
+from console.core.filter_rows import filter_rows
+from console.core.snapshot import Snapshot
+from console.core.time_range import Span
+from forensics.verdict import Verdict
+
+MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is looked at: a filter, a range of time, and what `now` means in both (us UTC)."""
+
+    wanted: Filter
+    span: Span
+    now_us: int
+
+
+@dataclass(frozen=True)
+class EventWindow:
+    """Events in order. `earlier` and `later`: where to go on, None = the range begins or ends here. `hidden`: by the
+    filter, between the two ends. `total`: events in the range, before the filter. `unused`: terms of the filter that name
+    no column of events. `verdicts`: of the responses that the rows name.
+    """
+
+    rows: pa.Table
+    earlier: EventKey | None
+    later: EventKey | None
+    hidden: int
+    total: int
+    unused: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing of the range comes after it."""
+        return self.later is None
+
+    def place_of(self, key: EventKey) -> int | None:
+        """At which row an event stands; None = it is not among them."""
+        return next((i for i in range(len(self.rows)) if key_at(self.rows, i) == key), None)
+
+
+class EventWindows:
+    """Windows over the events of one reading of a ledger. Slow to make for a long record: never in the event loop."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._events = Events(snapshot.ledger)
+        responses = snapshot.judged.settled.responses
+        self._responses = responses.select(["rid", "verdict"])
+
+    def last(self, looked: Looked) -> EventWindow:
+        """The end of the range."""
+        return self._window(self._events.before(None, looked.wanted, looked.span, looked.now_us, MOST_ROWS), looked)
+
+    def first(self, looked: Looked) -> EventWindow:
+        """Its beginning."""
+        return self._window(self._events.after(None, looked.wanted, looked.span, looked.now_us, MOST_ROWS), looked)
+
+    def around(self, key: EventKey, looked: Looked) -> EventWindow:
+        """The events on both sides of a place."""
+        args = (looked.wanted, looked.span, looked.now_us, PAGE)
+        above, below = self._events.before(key, *args), self._events.after(key, *args)
+        rows = pa.concat_tables([above.rows, below.rows])
+        return self._made(rows, above.earlier, below.later, above.total, looked)
+
+    def up(self, window: EventWindow, looked: Looked) -> EventWindow:
+        """A page earlier; what no longer fits is let go at the other end."""
+        if window.earlier is None:
+            return window
+        page = self._events.before(window.earlier, looked.wanted, looked.span, looked.now_us)
+        rows = pa.concat_tables([page.rows, window.rows])
+        later = key_at(rows, MOST_ROWS) if len(rows) > MOST_ROWS else window.later
+        return self._made(rows.slice(0, MOST_ROWS), page.earlier, later, page.total, looked)
+
+    def down(self, window: EventWindow, looked: Looked) -> EventWindow:
+        """A page later."""
+        if window.later is None:
+            return window
+        page = self._events.after(window.later, looked.wanted, looked.span, looked.now_us)
+        rows = pa.concat_tables([window.rows, page.rows])
+        cut = max(len(rows) - MOST_ROWS, 0)
+        earlier = key_at(rows, cut) if cut else window.earlier
+        return self._made(rows.slice(cut), earlier, page.later, page.total, looked)
+
+    def _window(self, page: EventPage, looked: Looked) -> EventWindow:
+        return self._made(page.rows, page.earlier, page.later, page.total, looked)
+
+    def _made(
+        self, rows: pa.Table, earlier: EventKey | None, later: EventKey | None, total: int, looked: Looked
+    ) -> EventWindow:
+        unused = tuple(term.text for term in filter_rows(looked.wanted, rows.slice(0, 0), looked.now_us).unused)
+        hidden = self._events.between(earlier, later, looked.span) - len(rows)
+        return EventWindow(rows, earlier, later, hidden, total, unused, self._verdicts(rows))
+
+    def _verdicts(self, rows: pa.Table) -> dict[str, Verdict]:
+        rids = pc.unique(rows["rid"]).drop_null()
+        named = self._responses.filter(pc.is_in(self._responses["rid"], value_set=rids))
+        return {
+            rid: Verdict(word) for rid, word in zip(named["rid"].to_pylist(), named["verdict"].to_pylist(), strict=True)
+        }
+
+
+def words_of(window: EventWindow) -> str:
+    """`200 of 41,208 events, 12 hidden by the filter, more above and below`."""
+    parts = [f"{len(window.rows):,} of {window.total:,} events"]
+    if window.hidden:
+        parts.append(f"{window.hidden:,} hidden by the filter")
+    parts += [f"{', '.join(window.unused)} names no column of events"] * bool(window.unused)
+    more = [word for word, end in (("above", window.earlier), ("below", window.later)) if end is not None]
+    parts += [f"more {' and '.join(more)}"] * bool(more)
+    return ", ".join(parts)

@@ -1,0 +1,109 @@
+"""The runbooks that there are, and the runs that were made of them, for reading.
+
+Invariant: nothing here runs or changes one; a state directory is read where it is there, and never made.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from runbooks.errors import RunbookError
+from runbooks.lint import lint_files
+from runbooks.lookup import library_files
+from runbooks.model import LocatedStep, Runbook
+from runbooks.predicates import Predicate
+from runbooks.states import Conclusion, RunState, StepState
+from runbooks.store import RunStore, StoredRun, StoredStep, has_runs
+
+MOST_RUNS = 50
+STEP_MARKS: dict[StepState, tuple[str, str]] = {
+    StepState.PLANNED: ("·", "planned"),
+    StepState.APPROVED: ("+", "approved"),
+    StepState.INTENT: ("»", "running"),
+    StepState.APPLIED: ("»", "checked now"),
+    StepState.CONFIRMED: ("✓", "holds"),
+    StepState.FAILED: ("✗", "does not hold"),
+    StepState.UNDECIDED: ("?", "undecided"),
+    StepState.WAITING: ("!", "waits for a person"),
+    StepState.SKIPPED: ("–", "skipped"),
+    StepState.ABORTED: ("■", "aborted"),
+    StepState.IN_DOUBT: ("?", "in doubt"),
+    StepState.UNDONE: ("<", "undone"),
+}
+"""Glyph and word of a step's state; `confirmed` of a step says that its expectation held."""
+
+
+@dataclass(frozen=True)
+class RunList:
+    """`runs`: the latest first, `more` of them left out. `problem`: why runs cannot be read, else empty."""
+
+    runbooks: tuple[Runbook, ...]
+    runs: tuple[StoredRun, ...] = ()
+    more: int = 0
+    problem: str = ""
+
+    def runbook(self, runbook_id: str) -> Runbook | None:
+        """A runbook by its id."""
+        return next((book for book in self.runbooks if book.head.id == runbook_id), None)
+
+    def run(self, run_id: str) -> StoredRun | None:
+        """A run by its id."""
+        return next((run for run in self.runs if run.run_id == run_id), None)
+
+
+def library(today: date) -> tuple[Runbook, ...]:
+    """The runbooks that ship with KV Witness, those with faults in their text left out."""
+    return tuple(lint_files(library_files(), today)[0])
+
+
+def run_list(directory: Path, runbooks: tuple[Runbook, ...]) -> RunList:
+    """What there is now. `directory`: where runbooks keep their runs."""
+    if not has_runs(directory):
+        return RunList(runbooks)
+    try:
+        with closing(RunStore(directory, read_only=True)) as store:
+            ids = store.run_ids()
+            runs = tuple(store.read(run_id) for run_id in ids[:MOST_RUNS])
+    except RunbookError as error:
+        return RunList(runbooks, problem=str(error))
+    return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0))
+
+
+def run_words(run: StoredRun) -> str:
+    """How a run stands, and what it found of its alert."""
+    found = {
+        None: "nothing found out yet",
+        Conclusion.CONFIRMED: "the alert is CONFIRMED",
+        Conclusion.NOT_CONFIRMED: "the alert is not confirmed",
+        Conclusion.UNDECIDED: "could not be decided",
+    }[run.conclusion]
+    waiting = next((step.step_id for step in run.steps if step.state is StepState.WAITING), None)
+    state = f"waits for a person at {waiting}" if run.state is RunState.WAITING and waiting else run.state.value
+    return f"{state}; {found}"
+
+
+def located(book: Runbook | None, run: StoredRun | None, step_id: str) -> LocatedStep | None:
+    """A step as its runbook has it now; None where the run was made of another version of it."""
+    if book is None or (run is not None and run.version != book.head.version):
+        return None
+    at = book.step_index(step_id)
+    return None if at is None else book.steps[at]
+
+
+def expectation(predicate: Predicate) -> str:
+    """`leaks is empty`, `smallest_margin_tokens >= 0`, as one reads it."""
+    if predicate.of is not None:
+        return f"{predicate.op} of {predicate.field}: {expectation(predicate.of)}"
+    field = predicate.field or "it"
+    if "to" not in predicate.model_fields_set:
+        return f"{field} is {predicate.op}"
+    near = f" ±{predicate.pct:g} %" if predicate.pct is not None else ""
+    return f"{field} {predicate.op} {predicate.to}{near}"
+
+
+def outcome(step: StoredStep) -> str:
+    """What came of a step, in a line: its findings, else its state."""
+    return "; ".join(step.findings) or STEP_MARKS[step.state][1]

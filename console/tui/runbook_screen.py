@@ -1,0 +1,183 @@
+"""The Runs screen: runbooks, the runs made of them, their steps and what came out.
+
+Invariant: it reads what runs have stored, once a second while it is seen; starting one is left to a process of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from console.core.places import Place
+from console.core.printable import printable
+from console.core.run_list import RunList, library, run_list
+from console.core.run_start import Start, StartRefused, check_start, start
+from console.tui.background import BackgroundScreen
+from console.tui.canvas import Canvas
+from console.tui.line_list import Line, LineList
+from console.tui.lines import cut, rule
+from console.tui.notices import Notice
+from console.tui.prompt_screen import Ask, PromptScreen
+from console.tui.runbook_lines import (
+    BOOK,
+    RUN,
+    approvals,
+    crumb_words,
+    first_list,
+    step_detail,
+    steps_of_book,
+    steps_of_run,
+)
+from console.tui.screen_base import bindings_of
+from runbooks.model import Runbook
+from runbooks.store import StoredRun
+
+POLL_SECONDS = 1.0
+
+
+class RunbookScreen(BackgroundScreen):
+    """Runbooks and runs."""
+
+    PLACE: ClassVar[Place] = Place.RUNS
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.RUNS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: RunList | None = None
+        self._starts: list[Start] = []
+
+    def compose_body(self) -> ComposeResult:
+        """Runbooks and runs, steps, the step under the cursor."""
+        yield LineList(id="run-list")
+        yield Canvas(id="step-titles")
+        yield LineList(id="step-list")
+        yield Canvas(id="step-detail")
+
+    def on_mount(self) -> None:
+        """Look once a second."""
+        super().on_mount()
+        self.set_interval(POLL_SECONDS, self._look)
+        self._look()
+
+    def crumbs(self) -> Text:
+        """How many there are, and whether any can be started."""
+        width = self.app.size.width
+        if self._known is None:
+            return cut(Text(" Runs", end="", style=self.palette.strong), width)
+        words = crumb_words(self._known, self.console_app.around.runs.may_start)
+        return cut(Text(f" {words}", end="", style=self.palette.quiet), width)
+
+    def _look(self) -> None:
+        """Read what is stored, and say what started runs have come to."""
+        for begun in list(self._starts):
+            words = begun.ended()
+            if words is not None:
+                self._starts.remove(begun)
+                self.console_app.say(printable(words), title=f"{begun.runbook_id} has ended")
+        if self.app.screen is self and not self.is_computing:
+            books = self._known.runbooks if self._known is not None else None
+            now = datetime.fromtimestamp(self.console_app.now_us() / 1e6, UTC).date()
+
+            def read() -> RunList:
+                return run_list(self.console_app.around.runs.directory, library(now) if books is None else books)
+
+            self.compute("runs", read, self._take)
+
+    def _take(self, known: RunList) -> None:
+        if known != self._known:
+            self._known = known
+            self.draw()
+
+    def draw_body(self, width: int) -> None:
+        """Runbooks and runs; steps of the one under the cursor."""
+        known = self._known
+        told = None
+        if known is None:
+            told = Notice("Reading the runbooks …", "The library, and what runs have stored.", "q quits.")
+        elif known.problem:
+            told = Notice("The runs cannot be read", printable(known.problem), "Next: runbook verify-audit says more.")
+        self.tell(told)
+        if known is None or told is not None:
+            return
+        self.query_one("#run-list", LineList).show(first_list(known, width, self.palette))
+        self._draw_steps()
+
+    @property
+    def _selected(self) -> tuple[Runbook | None, StoredRun | None]:
+        """The runbook under the cursor, or the run with the runbook it was made of."""
+        key, known = self.query_one("#run-list", LineList).cursor_key, self._known
+        if known is None or key is None:
+            return None, None
+        if key.startswith(BOOK):
+            return known.runbook(key.removeprefix(BOOK)), None
+        run = known.run(key.removeprefix(RUN))
+        return (known.runbook(run.runbook) if run is not None else None), run
+
+    def _draw_steps(self) -> None:
+        width, palette = self.app.size.width, self.palette
+        book, run = self._selected
+        titles: Text = Text("", end="")
+        lines: list[Line] = []
+        if run is not None:
+            titles, lines = steps_of_run(run, width, palette)
+        elif book is not None:
+            titles, lines = steps_of_book(book, width, palette)
+        name = run.run_id if run is not None else book.head.id if book is not None else "nothing"
+        head = rule(f"STEPS of {printable(name)}", width, palette, approvals(book))
+        self.query_one("#step-titles", Canvas).show([head, titles])
+        self.query_one("#step-list", LineList).show(lines)
+        self._draw_detail()
+
+    def _draw_detail(self) -> None:
+        book, run = self._selected
+        step = self.query_one("#step-list", LineList).cursor_key
+        lines = [] if step is None else step_detail(book, run, step, self.app.size.width, self.palette)
+        self.query_one("#step-detail", Canvas).show(lines)
+
+    @on(LineList.Moved, "#run-list")
+    def _select(self) -> None:
+        self._draw_steps()
+
+    @on(LineList.Moved, "#step-list")
+    def _select_step(self) -> None:
+        self._draw_detail()
+
+    @on(LineList.Opened, "#run-list")
+    def _to_steps(self) -> None:
+        self.query_one("#step-list", LineList).focus()
+
+    def do_run(self, runbook_id: str = "") -> None:
+        """Start a runbook, after its name was written once more."""
+        app, book = self.console_app, self._selected[0]
+        if runbook_id and self._known is not None:
+            book = self._known.runbook(runbook_id.upper())
+        try:
+            book = check_start(app.around.runs, book, runbook_id, app.source.path)
+        except StartRefused as refused:
+            app.say(str(refused), title="Not started")
+            return
+        self._ask(book)
+
+    def _ask(self, book: Runbook) -> None:
+        """Say what it will do, and have its id typed."""
+        warnings = [printable(s.step.warn) for s in book.steps if s.step.warn]
+        words = f"write {book.head.id} to start it; " + ("; ".join(warnings) or "it sends no request of its own")
+        self.app.push_screen(PromptScreen(Ask("start ", "", fault=words)), partial(self._confirmed, book))
+
+    def _confirmed(self, book: Runbook, text: str | None) -> None:
+        app = self.console_app
+        if text is None or text.strip() != book.head.id:
+            app.say(f"{book.head.id} was not written: nothing was started", title="Not started")
+            return
+        try:
+            self._starts.append(start(app.around.runs, book, app.source.path))
+        except StartRefused as refused:
+            app.say(str(refused), title="Not started")
+            return
+        app.say(f"{book.head.id} runs; its steps show here", title="Started")
