@@ -23,6 +23,8 @@ from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 from forensics.transfer_batches import Batch, batches
 
 OTHER_SIZE = "page geometry differs"
+TAKES = frozenset({"reserve", "append", "free", "scrub"})
+"""What ends a page's time under a tag, or begins another."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Transfers:
     lost: LostTransfers
     by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
+    heard: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
+    """(worker, transfer) -> the seq at which it was told first that nothing is outstanding."""
     leases: dict[tuple[str, int], WorkerKey] = field(default_factory=dict)
     """(worker, transfer) -> which epoch of it granted the pull."""
     lent: dict[tuple[WorkerKey, int], dict[int, int]] = field(default_factory=dict)
@@ -58,6 +62,8 @@ class Transfers:
             for row in worker.transfers:
                 if row["op"] == "ack" and row["status"] == "sent" and row["outstanding"] == 0:
                     self.drained.setdefault((key, row["xfer"]), row["seq"])
+                elif row["op"] == "ack" and row["status"] == "received" and row["outstanding"] == 0:
+                    self.heard.setdefault((key, row["xfer"]), row["seq"])
                 elif row["op"] == "grant" and row["dir"] == "pull":
                     self.leases.setdefault((key[0], row["xfer"]), key)
                     if row["src_pages"] is not None and row["src_tag"] is not None:
@@ -166,9 +172,27 @@ class Transfers:
         post: int = batch.post["seq"] if batch.post else NOTHING
         if batch.end is None:
             drained = self.drained.get((batch.mover, batch.lists["xfer"]), INF)
-            return post, self.lost.latest_end(batch.mover, post, drained)
+            latest = self.lost.latest_end(batch.mover, post, drained)
+            return post, latest if latest < INF and self._keeps(batch, drained) else INF
         end: int = batch.end["seq"]
         return post if batch.post else self.lost.posts.get((batch.mover, end), NOTHING), end
+
+    def _keeps(self, batch: Batch, drained: int) -> bool:
+        """Whether the destination's pages certainly stayed under the tag that they were granted under until their worker
+        knew that nothing is outstanding. What may have landed in somebody else's time stays in doubt without an end."""
+        lists, ends = batch.lists, self.ends(batch.mover, batch.lists)
+        target = self.workers.get(ends.target)
+        if target is None or not lists["dst_tag"] or lists["dst_pages"] is None:
+            return False
+        heard = drained if ends.target == batch.mover else self.heard.get((ends.target, lists["xfer"]), INF)
+        since, pages = split_tag(lists["dst_tag"]).seq, set(lists["dst_pages"])
+        if heard == INF or bisect_right(target.seqs, heard) - bisect_right(target.seqs, since) != heard - since:
+            return False
+        return not any(
+            row["op"] in TAKES and row["pool"] == lists["dst_pool"] and since < row["seq"] < heard
+            and (row["pages"] is None or pages.intersection(row["pages"]))
+            for row in target.pages
+        )  # fmt: skip
 
     def _surely(self, batch: Batch, at: WorkerKey) -> tuple[int, int]:
         """[since, until] of the seq of worker `at` that certainly lies between a batch's post and its done."""

@@ -24,6 +24,7 @@ from console.core.overview import overview, stood_of
 from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
+from console.core.run_list import library, run_list, run_words
 from console.core.sheet import Sheet
 from console.core.time_range import ALL, Span
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -35,7 +36,6 @@ from console.web.charts import held_asked, held_name, what_if
 from console.web.event_list import event_list
 from console.web.gate import Gate, Visitor
 from console.web.lineage_svg import draw
-from console.web.run_list import run_list
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 
@@ -84,7 +84,12 @@ class Pages:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
-                "runs.html", asked, caller, title="Runbook", listed=run_list(self._runs, date_of(asked.now_us))
+                "runs.html",
+                asked,
+                caller,
+                title="Runbook",
+                words_of=run_words,
+                listed=run_list(self._runs, library(date_of(asked.now_us))),
             )
         known = asked.rollup
         if known is None:

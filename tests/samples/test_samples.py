@@ -129,7 +129,7 @@ def assert_quoted(text: str, sample: Sample, judged, monkeypatch) -> None:
     ledger, reads = read_ledger(sample.ledger.relative_to(HERE.parent)), judged(sample)  # once is enough
     for module in (forensics.ask, forensics.explain):
         monkeypatch.setattr(module, "foreign_reads", lambda ledger, **asked: reads)
-        monkeypatch.setattr(module, "read_ledger", lambda path: ledger)
+        monkeypatch.setattr(module, "read_ledger", lambda path, **asked: ledger)
     quotes = QUOTE.findall(text)
     assert quotes
     for command, output in quotes:
