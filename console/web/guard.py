@@ -89,7 +89,7 @@ def _is_own(headers: Headers) -> bool:
 def _protect(headers: MutableHeaders, path: str) -> None:
     headers["content-security-policy"] = POLICY
     headers["x-content-type-options"] = "nosniff"
-    headers["referrer-policy"] = "no-referrer"
+    headers["referrer-policy"] = "same-origin"  # with less, browsers hide from forms where they were sent from
     headers["cross-origin-opener-policy"] = "same-origin"
     headers["cross-origin-resource-policy"] = "same-origin"
     if not path.startswith("/static/"):

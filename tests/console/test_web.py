@@ -114,7 +114,7 @@ async def test_every_answer_keeps_to_itself(finished_ledger):
             assert policy.startswith("default-src 'self';")
             assert "frame-ancestors 'none'" in policy
             assert answer.headers["x-content-type-options"] == "nosniff"
-            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["referrer-policy"] == "same-origin"
             if not path.startswith("/static/"):
                 assert answer.headers["cache-control"] == "no-store"
 
