@@ -188,6 +188,7 @@ async def test_a_wrong_name_starts_nothing_and_the_right_one_a_run_whose_steps_c
         await until(pilot, lambda: "nothing was started" in screen_text(app), "the refusal")
         assert runs._starts == []
         await pilot.press("r")
+        await until(pilot, lambda: "write RB-01 to start it" in screen_text(app), "the question")
         await typed(pilot, "RB-01")
         await pilot.press("enter")
         await until(pilot, lambda: runs._known.runs and runs._known.runs[0].state is RunState.WAITING, "the run")
@@ -205,6 +206,7 @@ async def test_a_process_that_fails_says_why(here, tmp_path):
         await opened(pilot, app)
         await listed(pilot, app)
         await pilot.press("r")
+        await until(pilot, lambda: "write RB-01 to start it" in screen_text(app), "the question")
         await typed(pilot, "RB-01")
         await pilot.press("enter")
         await until(pilot, lambda: "exit code 64" in screen_text(app), "the words")
