@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+from scripted_ledger import ACME, Scene, ordinary
 from textual.pilot import Pilot
 
+import console.core.source as source_module
 from console.core.places import Place
 from console.core.rollup_store import RollupStore
 from console.core.source import LedgerSource
@@ -66,3 +69,23 @@ def app_of(
         source(path), view or View(place=Place.INCIDENTS), around=around(kept, environment), theme=theme,
         others=[source(other) for other in others],
     )  # fmt: skip
+
+
+def place_of(state: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Scene | None]:
+    """The ledger of a state that a screen is drawn in: `empty`, `none` (found), else `here`, which `failed` cannot judge and
+    `loading` never reads; and who still writes it, who lives as long as he is kept."""
+    if state == "failed":
+        monkeypatch.setattr(source_module, "foreign_reads", lambda *_, **__: 1 / 0)
+    elif state == "loading":
+        monkeypatch.setattr(LedgerSource, "read_if_changed", lambda _: None)
+    if state not in ("empty", "none"):
+        return here, None
+    monkeypatch.chdir(tmp_path)
+    path = Path("new-ledger" if state == "empty" else "clean-ledger")
+    scene = Scene(path)
+    if state == "empty":
+        scene.flush()
+    else:
+        ordinary(scene, "fine", ACME, 1, 4)
+        scene.close()
+    return path, scene

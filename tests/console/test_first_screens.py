@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from pilots import SIZES, app_of, opened, until
-from scripted_ledger import ACME, Scene, ordinary
+from pilots import SIZES, app_of, opened, place_of, until
 from text_snapshot import screen_lines, screen_text
 
 import console.core.source as source_module
 from console.core.places import Place
-from console.core.source import LedgerSource
 from console.core.view import View
 
 PLACES = [Place.OVERVIEW, Place.HELD, Place.LATENCY]
@@ -20,21 +18,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("state", ["normal", "filtered", "empty", "none", "failed", "stale", "loading"])
 async def test_screens(state, place, size, here, tmp_path, monkeypatch, text_snapshot):
-    path, kept = here, tmp_path / "kept"
-    if state == "empty":
-        monkeypatch.chdir(tmp_path)
-        path = Path("new-ledger")
-        Scene(path).flush()
-    elif state == "none":
-        monkeypatch.chdir(tmp_path)
-        path = Path("clean-ledger")
-        scene = Scene(path)
-        ordinary(scene, "fine", ACME, 1, 4)
-        scene.close()
-    elif state == "failed":
-        monkeypatch.setattr(source_module, "foreign_reads", lambda *_, **__: 1 / 0)
-    elif state == "loading":
-        monkeypatch.setattr(LedgerSource, "read_if_changed", lambda _: None)
+    path, _writer = place_of(state, here, tmp_path, monkeypatch)
+    kept = tmp_path / "kept"
     view = View(place=place, filter="cause:M3 pages>=1" if state == "filtered" else "")
     app = app_of(path, kept, view=view)
     async with app.run_test(size=size) as pilot:

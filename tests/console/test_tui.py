@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pilots import NOW_US, SIZES, app_of, around, opened, until
+from pilots import NOW_US, SIZES, app_of, around, opened, place_of, until
 from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 from text_snapshot import screen_lines, screen_text
 
@@ -37,22 +37,7 @@ def test_the_private_attribute_that_text_snapshots_need_exists():
     "state", ["normal", "incident_m1", "incident_m3", "events", "help", "empty", "none", "failed", "stale", "loading"]
 )
 async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
-    path = here
-    if state == "empty":
-        monkeypatch.chdir(tmp_path)
-        path = Path("new-ledger")
-        scene = Scene(path)
-        scene.flush()
-    elif state == "none":
-        monkeypatch.chdir(tmp_path)
-        path = Path("clean-ledger")
-        scene = Scene(path)
-        ordinary(scene, "fine", ACME, 1, 4)
-        scene.close()
-    elif state == "failed":
-        monkeypatch.setattr(source_module, "foreign_reads", lambda *_, **__: 1 / 0)
-    elif state == "loading":
-        monkeypatch.setattr(LedgerSource, "read_if_changed", lambda _: None)
+    path, _writer = place_of(state, here, tmp_path, monkeypatch)
     app = app_of(path, tmp_path)
     async with app.run_test(size=size) as pilot:
         if state == "loading":
