@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from prometheus_client.parser import text_string_to_metric_families
 
-sys.path.insert(0, str(Path(__file__).parent))
+# Not this folder: with it on the path, tests/engine would be taken for the package `engine`.
+sys.path.insert(0, str(Path(__file__).parent / "run_wide"))
 
 from live_http import HTTP
 from made_once import MadeOnce, directory_of_the_run
