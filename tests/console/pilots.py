@@ -42,6 +42,11 @@ async def typed(pilot: Pilot, text: str) -> None:
     await pilot.press(*("space" if c == " " else c for c in text))
 
 
+def toasts(app: ConsoleApp) -> str:
+    """The messages that are shown, each as it was said: on the screen a path's length decides where they wrap."""
+    return "\n".join(each.message for each in app._notifications)
+
+
 def around(directory: Path, environment: dict[str, str] | None = None) -> Surroundings:
     """Everything that the console keeps, in one directory."""
     exports = directory / "exports"

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pilots import NOW_US, SIZES, app_of, opened, typed, until
+from pilots import NOW_US, SIZES, app_of, opened, toasts, typed, until
 from text_snapshot import screen_lines, screen_text
 
 from console.core.places import Place
@@ -169,7 +169,7 @@ async def test_without_write_nothing_is_asked_and_nothing_started(here, tmp_path
         await listed(pilot, app)
         assert screen_lines(app)[0].rstrip().endswith("RO")
         await pilot.press("r")
-        await until(pilot, lambda: "only reads" in screen_text(app), "the refusal")
+        await until(pilot, lambda: "only reads" in toasts(app), "the refusal")
         assert app.screen._starts == []
 
 
@@ -185,7 +185,7 @@ async def test_a_wrong_name_starts_nothing_and_the_right_one_a_run_whose_steps_c
         assert "sends up to ten synthetic prompts" in screen_text(app)
         await typed(pilot, "RB-02")
         await pilot.press("enter")
-        await until(pilot, lambda: "nothing was started" in screen_text(app), "the refusal")
+        await until(pilot, lambda: "nothing was started" in toasts(app), "the refusal")
         assert runs._starts == []
         await pilot.press("r")
         await until(pilot, lambda: "write RB-01 to start it" in screen_text(app), "the question")
@@ -196,7 +196,7 @@ async def test_a_wrong_name_starts_nothing_and_the_right_one_a_run_whose_steps_c
         await pilot.press("G")
         await pilot.pause()
         assert app.screen.query_one("#run-list", LineList).cursor_key == f"run:{runs._known.runs[0].run_id}"
-        assert "waits for a person" in screen_text(app)
+        assert "waits for a person" in toasts(app)
 
 
 async def test_a_process_that_fails_says_why(here, tmp_path):
@@ -209,7 +209,7 @@ async def test_a_process_that_fails_says_why(here, tmp_path):
         await until(pilot, lambda: "write RB-01 to start it" in screen_text(app), "the question")
         await typed(pilot, "RB-01")
         await pilot.press("enter")
-        await until(pilot, lambda: "exit code 64" in screen_text(app), "the words")
+        await until(pilot, lambda: "exit code 64" in toasts(app), "the words")
 
 
 @pytest.mark.parametrize(
