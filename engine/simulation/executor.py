@@ -16,7 +16,7 @@ from engine.simulation.cost import CostModel
 from engine.simulation.memory import PageStore, Write
 from engine.simulation.people import NO_PAGES, People
 from engine.simulation.planes import Planes
-from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
+from engine.simulation.reading import Filled, Reader, contents_at, look, mismatches, one_slot_each, own_contents
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import Task
 
@@ -84,10 +84,10 @@ class SimExecutor:
         self._bind(works)
         context = sum(work.position + 1 for work in works)
         until = start + (self.lasts_us or self._costs.decode_run_us(len(works), context, 1))
-        found = [self._read(work, step, check_tags, until) for work in works]
+        found = [self._read(work, step, check_tags, until, works) for work in works]
         if self._planes:
             found = [
-                wrong + self._planes.read(work, check_tags, step, until)
+                wrong + self._planes.read(work, check_tags, step, until, works)
                 for wrong, work in zip(found, works, strict=True)
             ]
             self._planes.begin(works)
@@ -174,15 +174,23 @@ class SimExecutor:
         if self._planes:
             self._planes.bind(works)
 
-    def _read(self, work: DecodeWork, step: int, check: bool, until: int) -> tuple[TagMismatch, ...]:
+    def _read(
+        self, work: DecodeWork, step: int, check: bool, until: int, batch: Sequence[DecodeWork]
+    ) -> tuple[TagMismatch, ...]:
         """Look at what one request's pass, which ends at `until`, finds, where it can have changed since its last one."""
         reader = self._readers[work.stamp]
         if not reader.stale:
             return ()
         reader.look(self._task.world.now, until)
-        found = look(self._store, reader, work.position, self._task.world.now)
+        found = look(self._store, reader, work.position, self._task.world.now, lambda: self._filled(batch))
         self._truth.read(found, work.stamp, step, self._task.world.now)
         return self._check(reader, work.position) if check else ()
+
+    def _filled(self, works: Sequence[DecodeWork]) -> Filled:
+        size = self._store.page_tokens
+        return one_slot_each(
+            [int(work.pages[work.position // size]) for work in works], [work.position % size for work in works]
+        )
 
     def _check(self, reader: Reader, kv_tokens: int) -> tuple[TagMismatch, ...]:
         return tuple(

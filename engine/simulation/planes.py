@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,16 @@ from engine.executor import DecodeWork, PoolWork, PrefillWork, TagMismatch
 from engine.request import PageTable, Request
 from engine.simulation.memory import PageStore, Write
 from engine.simulation.people import People
-from engine.simulation.reading import Reader, contents_at, look, mismatches, own_contents
+from engine.simulation.reading import (
+    Filled,
+    Reader,
+    contents_at,
+    look,
+    mismatches,
+    no_slots,
+    one_slot_each,
+    own_contents,
+)
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import Task
 
@@ -112,14 +122,17 @@ class Planes:
             if reader is not None:
                 plane.store.readers[reader.pages] -= 1
 
-    def read(self, work: DecodeWork, check: bool, step: int, until: int) -> tuple[TagMismatch, ...]:
+    def read(
+        self, work: DecodeWork, check: bool, step: int, until: int, batch: Sequence[DecodeWork]
+    ) -> tuple[TagMismatch, ...]:
         """Look at what one request's pass, which ends at `until`, finds, where it can have changed since its last one."""
         wrong = []
         for plane, one in self._touched(work):
             reader = plane.readers[work.stamp]
             if reader.stale:
                 reader.look(self._task.world.now, until)
-                wrong += self._look(plane, reader, one.reads, check, step, self._task.world.now)
+                now = self._task.world.now
+                wrong += self._look(plane, reader, one.reads, check, step, now, partial(self._filled, plane, batch))
         return tuple(wrong)
 
     def accept(self, request: Request, table: PageTable, step: int, check: bool) -> tuple[TagMismatch, ...]:
@@ -225,8 +238,20 @@ class Planes:
         if store.readers[pages].max(initial=0) > 1:
             store.tell(pages)
 
-    def _look(self, plane: Plane, reader: Reader, tokens: int, check: bool, step: int, now: int) -> list[TagMismatch]:
-        plane.truth.read(look(plane.store, reader, tokens, now), reader.stamp, step, now, plane.pool, plane.part)
+    def _filled(self, plane: Plane, works: Sequence[DecodeWork]) -> Filled:
+        """What a decode pass over `works` writes in a plane, but for states, which it rewrites as a whole once it has read them."""
+        if plane.pool == STATE:
+            return no_slots()
+        size = plane.store.page_tokens
+        ones = [one for work in works for at, one in self._touched(work) if at is plane]
+        return one_slot_each([int(one.pages[one.lo // size]) for one in ones], [one.lo % size for one in ones])
+
+    def _look(
+        self, plane: Plane, reader: Reader, tokens: int, check: bool, step: int, now: int,
+        filling: Callable[[], Filled] = no_slots,
+    ) -> list[TagMismatch]:  # fmt: skip
+        found = look(plane.store, reader, tokens, now, filling)
+        plane.truth.read(found, reader.stamp, step, now, plane.pool, plane.part)
         return self._mismatches(plane, reader, tokens) if check else []
 
     @staticmethod

@@ -6,6 +6,7 @@ content equal to its own prompt's at that place, whoever computed it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,10 +95,26 @@ class Found:
 
 
 NOTHING = Found({}, {}, {}, [])
+Filled = Mapping[int, set[int]]
+"""Slots of pages that a pass writes itself."""
 
 
-def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
-    """What a read of slots [0, kv_tokens) of a table finds now."""
+def no_slots() -> Filled:
+    """A pass whose writes are there before it reads, or that writes nothing."""
+    return {}
+
+
+def one_slot_each(pages: Sequence[int], slots: Sequence[int]) -> Filled:
+    """The slots that the requests of a pass write, one each."""
+    filled: dict[int, set[int]] = {}
+    for page, slot in zip(pages, slots, strict=True):
+        filled.setdefault(page, set()).add(slot)
+    return filled
+
+
+def look(store: PageStore, reader: Reader, kv_tokens: int, now: int, filling: Callable[[], Filled] = no_slots) -> Found:
+    """What a read of slots [0, kv_tokens) of a table finds now; a page is torn where all foreign content lies in slots
+    that the same pass fills."""
     size = store.page_tokens
     table = reader.pages[: -(-kv_tokens // size)]
     store.settle(table, now)
@@ -112,31 +129,49 @@ def look(store: PageStore, reader: Reader, kv_tokens: int, now: int) -> Found:
     torn = cells["racy"] | (store.arriving[table] > 0)
     found = Found({}, {}, {}, table[torn].tolist())
     found.astray.extend(table[(bottom | top) & (store.tag[table] != reader.tags[: len(table)])].tolist())
-    for i in np.flatnonzero(~(bottom | top)):
+    others = np.flatnonzero(~(bottom | top))
+    filled = filling() if len(others) else no_slots()
+    for i in others:
         page = int(table[i])
-        for part in store.look(page):
-            if part.lo >= need[i]:
-                continue
-            right = part.content == expected[i]
-            if part.stamp == reader.stamp:
-                if not right and page not in found.misplaced:
-                    found.misplaced.append(page)
-                continue
-            elsewhere = not right and part.content in reader.expected
-            if (right or elsewhere) and store.tag[page] != reader.tags[i] and page not in found.astray:
-                found.astray.append(page)
-            for kind, holds in (
-                (found.foreign, not (right or elsewhere)),
-                (found.displaced, elsewhere),
-                (found.borrowed, right),
-                (found.tainted, right and part.tainted),
-            ):
-                if holds and part.stamp not in kind.setdefault(page, []):
-                    kind[page].append(part.stamp)
+        _look_at(
+            store, reader, found, page, int(expected[i]), int(need[i]), int(reader.tags[i]), filled.get(page, set())
+        )
     for kind in (found.foreign, found.displaced, found.borrowed, found.tainted):
         for page in [page for page, stamps in kind.items() if not stamps]:
             del kind[page]
     return found
+
+
+def _look_at(
+    store: PageStore, reader: Reader, found: Found, page: int, expected: int, need: int, tag: int, filled: set[int]
+) -> None:
+    """What a read of the first `need` slots of a page finds, of which its pass itself fills `filled`, into `found`."""
+    foreign, lasting = False, False
+    for part in store.look(page):
+        if part.lo >= need:
+            continue
+        right = part.content == expected
+        if part.stamp == reader.stamp:
+            if not right and page not in found.misplaced:
+                found.misplaced.append(page)
+            continue
+        elsewhere = not right and part.content in reader.expected
+        if right or elsewhere:
+            if store.tag[page] != tag and page not in found.astray:
+                found.astray.append(page)
+        else:
+            foreign = True
+            lasting |= not filled.issuperset(range(part.lo, min(part.hi, need)))
+        for kind, holds in (
+            (found.foreign, not (right or elsewhere)),
+            (found.displaced, elsewhere),
+            (found.borrowed, right),
+            (found.tainted, right and part.tainted),
+        ):
+            if holds and part.stamp not in kind.setdefault(page, []):
+                kind[page].append(part.stamp)
+    if foreign and not lasting and page not in found.torn:
+        found.torn.append(page)
 
 
 def mismatches(store: PageStore, reader: Reader, kv_tokens: int) -> list[int]:

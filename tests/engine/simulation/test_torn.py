@@ -11,7 +11,7 @@ from engine.simulation.memory import CLOCK_SLACK_US, Flight, PageStore, Write
 from engine.simulation.people import People, Person
 from engine.simulation.planes import Plane, Planes
 from engine.simulation.prompts import SyntheticPrompt
-from engine.simulation.reading import Reader, look, own_contents
+from engine.simulation.reading import Reader, look, one_slot_each, own_contents
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import World
 
@@ -101,7 +101,7 @@ def plane_of(tmp_path, pool, lo):
     planes = Planes(task, people, [Plane(pool, store, truth)])
     work = DecodeWork(0, HIS, 0, lo, PAGE, np.array([6]), (PoolWork(pool, 0, PAGE, np.array([6]), lo, lo + 1, SIZE),))
     planes.bind([work])
-    planes.read(work, False, 1, 200)
+    planes.read(work, False, 1, 200, [work])
     planes.begin([work])
     planes.grow(0, 1, 100)
     return world, store, truth, planes
@@ -192,3 +192,16 @@ def test_content_of_the_readers_own_tokens_under_another_tag_is_astray():
         store.write(Write(PAGE, 0, SIZE, stamp, digests, np.array([6])), 0)
         found = {tag: look(store, Reader(HIS, digests, PAGE, np.array([tag])), SIZE, 0) for tag in (5, 6)}
         assert (found[5].astray, found[5].foreign, found[6].astray) == ([1], {}, [])
+
+
+def test_foreign_slots_that_the_pass_itself_fills_are_torn_and_those_beside_them_are_not():
+    store = PageStore(2, SIZE)
+    store.write(Write(PAGE, 0, SIZE, HIS, np.array([70]), np.array([6])), 0)
+    store.write(Write(PAGE, 0, 1, HERS, np.array([90]), np.array([5])), 1)
+    reader = Reader(HIS, np.array([70]), PAGE, np.array([6]))
+
+    def found(page, slot):
+        return look(store, reader, SIZE, LATER, lambda: one_slot_each([page], [slot]))
+
+    assert found(1, 0).foreign == found(1, 1).foreign == {1: [HERS]}
+    assert [found(*at).torn for at in ((1, 0), (1, 1), (0, 0))] == [[1], [], []]
