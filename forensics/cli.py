@@ -25,6 +25,7 @@ from forensics.explain import NoResponse
 from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree
 from forensics.ingest import ingest
+from forensics.kept_judgements import KeptJudgements, user_cache
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
 from forensics.progress import stages
@@ -60,6 +61,7 @@ _CASE = click.option(
     type=click.Path(path_type=Path),
     help="Requests and tenants stand under the pseudonyms of this key file.",
 )
+_ANEW = click.option("--anew", is_flag=True, help="Judge anew, though a judgement of these very rows is kept.")
 _TZ = click.option("--tz", default="UTC", show_default=True, help="Zone of times without an offset, and of the table.")
 
 
@@ -97,6 +99,7 @@ def _query(name: str) -> Query:
 @_OUTPUT
 @_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
+@_ANEW
 @click.option("--all", "all_rows", is_flag=True, help="foreign-reads: list clean responses too.")
 @click.option(
     "--fail-on", type=click.Choice(["exposed"]), help="foreign-reads: exit 1 also where responses are only exposed."
@@ -109,7 +112,7 @@ def _query(name: str) -> Query:
 def query(
     name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,
     output: Path | None, case: Path | None, engine: str, all_rows: bool, fail_on: str | None, limit: int | None,
-    threads: int, memory: str, timeout: float, explain: bool,
+    threads: int, memory: str, timeout: float, explain: bool, anew: bool,
 ) -> None:  # fmt: skip
     """Run a query of the library on a ledger."""
     chosen = _query(name)
@@ -117,8 +120,9 @@ def query(
         click.echo(chosen.text)
         return
     asked = Asked(
-        _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout)
-    )
+        _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout),
+        _kept(anew),
+    )  # fmt: skip
     try:
         with stages() as tell:
             result = ask(chosen, ledger, asked, tell=tell)
@@ -130,6 +134,10 @@ def query(
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
+
+
+def _kept(anew: bool) -> KeptJudgements:
+    return KeptJudgements(None if anew else user_cache() / "judgements")
 
 
 def _given(pairs: tuple[str, ...], start: str | None, end: str | None) -> dict[str, str]:
@@ -198,14 +206,17 @@ def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
 @_OUTPUT
 @_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
+@_ANEW
 @click.option("--limit", type=click.IntRange(1), help="Most rows of a table (table, md); other formats hold all.")
 def explain(
-    rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str, limit: int | None
-) -> None:
+    rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str, anew: bool,
+    limit: int | None,
+) -> None:  # fmt: skip
     """Show which chain of events proves what is said of a response, in order, the offending row marked."""
     try:
         with stages() as tell:
-            result = explained(_revealed(rid, ledger, case), ledger, Asked(tz=tz, engine=engine), tell)
+            asked = Asked(tz=tz, engine=engine, kept=_kept(anew))
+            result = explained(_revealed(rid, ledger, case), ledger, asked, tell)
         result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadCaseKey, LedgerError, NoResponse) as error:
         raise Usage(str(error)) from error

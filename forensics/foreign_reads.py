@@ -50,9 +50,7 @@ class ForeignReads:
     unattributed: int | None
 
 
-def foreign_reads(
-    ledger: Ledger, *, engine: str = "both", window: Window | None = None, tell: Tell = silent
-) -> ForeignReads:
+def foreign_reads(ledger: Ledger, *, engine: str = "both", tell: Tell = silent) -> ForeignReads:
     """Judge every response of a ledger. Raises EnginesDisagree; ValueError for an unknown engine."""
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
@@ -61,10 +59,8 @@ def foreign_reads(
     results = [_RUN[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
     for other in results[1:]:
         _compare(results[0], other)
-    findings, judged = results[0], responses(evidence, results[0])
-    if window is not None:
-        findings, judged = _inside(window, findings, judged)
-    return ForeignReads(findings, judged, counts(judged), _unattributed(evidence))
+    judged = responses(evidence, results[0])
+    return ForeignReads(results[0], judged, counts(judged), _unattributed(evidence))
 
 
 def _compare(one: pa.Table, other: pa.Table) -> None:
@@ -79,8 +75,11 @@ def _compare(one: pa.Table, other: pa.Table) -> None:
     raise EnginesDisagree("the engines' findings differ in their column types")
 
 
-def _inside(window: Window, findings: pa.Table, judged: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Keep the responses of the window; one whose start is not known is kept, since it cannot be ruled out."""
+def inside(reads: ForeignReads, window: Window | None) -> ForeignReads:
+    """Only the responses of the window; one whose start is not known stays, since it cannot be ruled out."""
+    if window is None:
+        return reads
+    findings, judged = reads.findings, reads.responses
     started = judged["started"].cast(pa.int64())
     keep = pc.is_null(started)
     within = pa.chunked_array([pa.array([True] * len(judged))]) if len(judged) else pa.chunked_array([[]], pa.bool_())
@@ -89,7 +88,8 @@ def _inside(window: Window, findings: pa.Table, judged: pa.Table) -> tuple[pa.Ta
     if window.end_us is not None:
         within = pc.and_(within, pc.less(started, window.end_us))
     kept = judged.filter(pc.or_(keep, pc.fill_null(within, True)))
-    return findings.filter(pc.is_in(findings["rid"], kept["rid"].combine_chunks())), kept
+    theirs = findings.filter(pc.is_in(findings["rid"], kept["rid"].combine_chunks()))
+    return ForeignReads(theirs, kept, counts(kept), reads.unattributed)
 
 
 def _unattributed(evidence: Evidence) -> int | None:
