@@ -33,6 +33,7 @@ from forensics.pseudonyms import NAMED, BadCaseKey, read_case_key
 from forensics.render import FORMATS, PRINTED, write
 from forensics.result_diff import NoResult, diff, read_result
 from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, EXIT_USAGE, Result
+from forensics.safe_text import safe_text
 from forensics.window import BadWindow, zone
 
 
@@ -236,7 +237,7 @@ def reveal(pseudonyms: tuple[str, ...], ledger: Path, case: Path) -> None:
     except (BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
     for pseudonym in pseudonyms:
-        click.echo(f"{pseudonym} {found.get(pseudonym, '?')}")
+        click.echo(safe_text(f"{pseudonym} {found.get(pseudonym, '?')}"))
     raise SystemExit(EXIT_OK if set(pseudonyms) <= set(found) else EXIT_UNKNOWN)
 
 
@@ -300,7 +301,7 @@ def _hand_out(result: Result, fmt: str, output: Path | None, tz: str) -> None:
     except OSError as error:
         raise Usage(f"{output}: {error.strerror}") from error
     for line in result.words:
-        click.echo(line, err=True)
+        click.echo(safe_text(line), err=True)
     raise SystemExit(result.exit_code)
 
 
