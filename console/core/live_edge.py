@@ -37,6 +37,10 @@ class Edge:
     events: pa.Table
 
 
+Looked = tuple[Snapshot, Edge | None]
+"""A reading and what was found beyond it."""
+
+
 def edge_of(snapshot: Snapshot, ends: tuple[StreamEnd, ...]) -> Edge | None:
     """What the streams hold beyond a reading; None where that is nothing."""
     known = {(state.worker, state.epoch): state.last_seq for state in snapshot.ledger.writers}

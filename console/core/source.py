@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
-from console.core.live_edge import Edge, edge_of
+from console.core.live_edge import Looked, edge_of
 from console.core.rollup import Rollup
 from console.core.rollup_store import RollupStore, ledger_marks
 from console.core.snapshot import Snapshot
@@ -49,7 +50,7 @@ class LedgerSource:
     ) -> None:
         self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
         self._last: Snapshot | Failure | None = None
-        self._follower = StreamFollower(path)
+        self._follower, self._following = StreamFollower(path), Lock()
         self._seen = ""
 
     def check(self) -> None:
@@ -114,16 +115,18 @@ class LedgerSource:
         self._last = replace(last, taken_us=now)
         return self._last
 
-    def edge(self) -> tuple[Snapshot, Edge | None] | None:
+    def edge(self) -> Looked | None:
         """The last reading and what the streams hold beyond it; None where there is no reading, or no directory to look in.
 
-        Cheap however long the record is. Not for several threads at once, but beside a reading.
+        Cheap however long the record is; from any thread, also while a reading goes on.
         """
         last = self._last
         if not isinstance(last, Snapshot):
             return None
         try:
-            return last, edge_of(last, self._follower.look())
+            with self._following:
+                ends = self._follower.look()
+                return last, edge_of(last, ends)
         except OSError:
             return None  # the next reading says what is wrong
 

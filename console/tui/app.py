@@ -20,7 +20,7 @@ from console.core.actions import ACTIONS, Action
 from console.core.commands import CommandError, parse_command
 from console.core.desk import Desk
 from console.core.filter_language import FilterError
-from console.core.live_edge import Edge
+from console.core.live_edge import Looked
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
 from console.core.printable import printable
@@ -107,14 +107,15 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             self.run_worker(reading, thread=True, group="reading", name=self.ledger_name, exit_on_error=False)
         self.redraw_header()
 
-    def _read(self, source: LedgerSource) -> Snapshot | Failure | None:
+    def _read(self, source: LedgerSource) -> tuple[Snapshot | Failure, Looked | None] | None:
+        """A reading, if there is a new one, and what the streams hold beyond it by now."""
         started = time.thread_time()
         reading = source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than while drawing.
             _ = (reading.rollup.incidents, reading.rollup.owners, reading.rollup.held, reading.order)
             self._rest_until = time.monotonic() + REST_FACTOR * (time.thread_time() - started)
-        return reading
+        return None if reading is None else (reading, source.edge())
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
@@ -123,14 +124,17 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             self._take_edge(worker.result)
         if worker.group != "reading" or event.state is not WorkerState.SUCCESS or worker.result is None:
             return
+        reading, beyond = worker.result
         if worker.name == self.ledger_name:
-            self.take(worker.result)
+            self.take(reading, beyond)
         elif worker.name in self._desks:
-            self._desks[worker.name] = self._desks[worker.name].offer(worker.result)
+            self._desks[worker.name] = self._desks[worker.name].offer(reading)
 
-    def take(self, reading: Snapshot | Failure) -> None:
-        """Put a reading on the desk and draw it."""
+    def take(self, reading: Snapshot | Failure, beyond: Looked | None = None) -> None:
+        """Put a reading on the desk, with what the streams hold beyond it, and draw it."""
         self.desk = self.desk.offer(reading)
+        if beyond is not None:
+            self.desk = self.desk.offer_edge(*beyond)
         if isinstance(reading, Snapshot):
             self._end_silences(reading)
             problem = reading.first_problem
@@ -144,7 +148,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self._open_wanted()
         self.redraw()
 
-    def _take_edge(self, found: tuple[Snapshot, Edge | None] | None) -> None:
+    def _take_edge(self, found: Looked | None) -> None:
         before = self.desk
         if found is not None:
             self.desk = before.offer_edge(*found)

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 
 from console.core.desk import Desk
+from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.web.kept import Kept
@@ -66,9 +67,9 @@ class Feed:
     async def _read_and_show(self) -> None:
         took = 0.0
         try:
-            reading, took = await asyncio.to_thread(self._read)
+            reading, beyond, took = await asyncio.to_thread(self._read)
             if reading is not None:
-                await self._show(reading)
+                await self._show(reading, beyond)
         finally:
             self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
             self._looking = None
@@ -95,17 +96,19 @@ class Feed:
             self._next_edge = time.monotonic() + EDGE_SECONDS
             self._edge = None
 
-    def _read(self) -> tuple[Snapshot | Failure | None, float]:
-        """A reading, and for how many seconds it computed."""
+    def _read(self) -> tuple[Snapshot | Failure | None, Looked | None, float]:
+        """A reading, what the streams hold beyond it by now, and for how many seconds it computed."""
         started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than in the event loop.
             _ = reading.rollup.incidents, reading.rollup.owners, reading.incidents, reading.order
-        return reading, time.thread_time() - started
+        return reading, self.source.edge(), time.thread_time() - started
 
-    async def _show(self, reading: Snapshot | Failure) -> None:
+    async def _show(self, reading: Snapshot | Failure, beyond: Looked | None) -> None:
         self.desk = self.desk.offer(reading)
+        if beyond is not None:
+            self.desk = self.desk.offer_edge(*beyond)
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
         await self._tell()
