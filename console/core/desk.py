@@ -129,17 +129,19 @@ class Desk:
 
     def lineage(self) -> Lineage | None:
         """Pages and donors of that response."""
-        reading = self.reading
-        return lineage(self.shown, reading) if self.shown and reading else None
+        shown, reading = self.shown, self.reading
+        if shown is None or reading is None:
+            return None
+        return shown.once(("lineage", reading.key), lambda: lineage(shown, reading))
 
     def story(self, known: Lineage | None) -> PageStory | None:
         """Events of the selected page, or of the first page found."""
-        reading = self.reading
-        if self.shown is None or reading is None or known is None or not known.pages:
+        shown, reading = self.shown, self.reading
+        if shown is None or reading is None or known is None or not known.pages:
             return None
         pages = {page.page for page in known.pages}
         page = self.view.page if self.view.page in pages else known.found[0]
-        return page_story(self.shown, reading, page)
+        return shown.once(("story", reading.key, page), lambda: page_story(shown, reading, page))
 
     @property
     def mode(self) -> Mode:
