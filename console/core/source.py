@@ -11,11 +11,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
+from console.core.live_edge import Looked, edge_of
 from console.core.rollup import Rollup
 from console.core.rollup_store import RollupStore, ledger_marks
 from console.core.snapshot import Snapshot
 from engine.ledger.errors import LedgerError
+from engine.ledger.follow import StreamFollower
 from engine.ledger.reader import read_ledger
 from engine.ledger.stream import is_locked
 from forensics.foreign_reads import EnginesDisagree, foreign_reads
@@ -47,6 +50,7 @@ class LedgerSource:
     ) -> None:
         self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
         self._last: Snapshot | Failure | None = None
+        self._follower, self._following = StreamFollower(path), Lock()
         self._seen = ""
 
     def check(self) -> None:
@@ -110,6 +114,21 @@ class LedgerSource:
             return None
         self._last = replace(last, taken_us=now)
         return self._last
+
+    def edge(self) -> Looked | None:
+        """The last reading and what the streams hold beyond it; None where there is no reading, or no directory to look in.
+
+        Cheap however long the record is; from any thread, also while a reading goes on.
+        """
+        last = self._last
+        if not isinstance(last, Snapshot):
+            return None
+        try:
+            with self._following:
+                ends = self._follower.look()
+                return last, edge_of(last, ends)
+        except OSError:
+            return None  # the next reading says what is wrong
 
     def fingerprint(self) -> str:
         """Names, sizes, times and locks of the ledger's files: changes when there is something new to see."""

@@ -67,8 +67,9 @@ def mode_words(desk: Desk, now_us: int) -> str:
     if replay is not None:
         return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
-        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer is not None else "")
-    return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
+        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer_rows else "")
+    live = f"LIVE, judged −{age(desk.unjudged_us)}" if desk.unjudged_us else "LIVE 1s"
+    return {Mode.LIVE: live, Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 
 def counts_line(known: Rollup, width: int, palette: Palette) -> Text:
