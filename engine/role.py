@@ -63,8 +63,7 @@ class HoldPolicy:
     scrub: bool = False  # zero pages before they go back to the pool
 
 
-@dataclass(frozen=True)
-class TokenLeft:
+class TokenLeft(NamedTuple):
     """Tokens for the client, `count` of them, the last of which is `token`. More than one only in virtual time."""
 
     token: int
@@ -72,8 +71,7 @@ class TokenLeft:
     cached_tokens: int = 0  # of the prompt, that prefill found in its cache
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """A request is over on this worker; `error` is None where it went well."""
 
     error: RequestError | None

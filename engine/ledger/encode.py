@@ -6,7 +6,7 @@ the allocator's list; on any difference it holds the full list. A row that fits 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -48,13 +48,9 @@ class Encoder:
 
     def encode(self, rows: list[RecordedRow]) -> EncodedRows:
         """One batch per table that has rows, rows in the order given (at least one)."""
-        by_table: dict[str, list[RecordedRow]] = {}
+        by_table: defaultdict[str, list[RecordedRow]] = defaultdict(list)
         for row in rows:
-            table = row[0].table
-            if table in by_table:
-                by_table[table].append(row)
-            else:
-                by_table[table] = [row]
+            by_table[row[0].table].append(row)
         batches: list[tuple[str, pa.RecordBatch]] = []
         refused: list[str] = []
         for table, its_rows in by_table.items():

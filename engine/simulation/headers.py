@@ -6,6 +6,8 @@ whether the physical truth is kept beside it or not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.simulation.memory import SLOTS, Flight, PageStore, Range, Write
@@ -39,11 +41,18 @@ class HeaderStore(PageStore):
     def grow(self, pages: np.ndarray, lo: np.ndarray, count: int, stamps: np.ndarray, contents: np.ndarray,
              tags: np.ndarray, tainted: np.ndarray, now: int) -> None:  # fmt: skip
         """See `PageStore`."""
-        self.settle(pages, now)
-        for page, first, tag in zip(pages.tolist(), lo.tolist(), tags.tolist(), strict=True):
+        self.fill_slots(pages.tolist(), lo.tolist(), count, tags.tolist(), now)
+
+    def fill_slots(self, pages: Sequence[int], lo: Sequence[int], count: int, tags: Sequence[int], now: int) -> None:
+        """As `grow`, told in plain numbers."""
+        if self.incoming or self.outgoing:
+            self.settle(np.array(pages, np.int32), now)
+        shared = False
+        for page, first, tag in zip(pages, lo, tags, strict=True):
             self._stamp(page, tag, first, first + count)
-        if max(self.readers[pages].tolist(), default=0) > 1:
-            self.tell(pages)
+            shared |= self.readers[page] > 1
+        if shared:
+            self.tell(np.array(pages, np.int32))
 
     def fill(self, pages: np.ndarray, stamp: int, contents: np.ndarray | int, tainted: bool) -> None:
         """See `PageStore`."""
