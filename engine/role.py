@@ -163,13 +163,13 @@ class Role(ABC):
     def tick(self) -> Turn:
         """One round: commands, messages, the role's own work, heartbeats and gauges."""
         messages = self.parts.wire.receive()
-        if messages or self._commands or self._due():
+        if messages or self._commands or (self._timers and self._due()):
             self.runs.close()
         while self._commands:
             self._commands.popleft()()
         for message in messages:
             self._hear(message)
-        while self._due():
+        while self._timers and self._due():
             heapq.heappop(self._timers)[2]()
         return Turn(self.work(), self._keep_time())
 
@@ -196,7 +196,7 @@ class Role(ABC):
         return {}
 
     def _due(self) -> bool:
-        return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()
+        return self._timers[0][0] <= self.parts.clock.now_us()
 
     @abstractmethod
     def release_writes(self) -> None:

@@ -15,7 +15,6 @@ from engine.simulation.traffic import Arrival
 from engine.truth import stamp_of
 
 WEIGHTS = "simulated"
-BLANK = np.zeros(1, np.int32)
 
 
 class PromptTokens:
@@ -33,7 +32,7 @@ class PromptTokens:
 
     def __getitem__(self, part: slice) -> np.ndarray:
         start, stop, _ = part.indices(len(self.prompt))
-        return np.broadcast_to(BLANK, (stop - start,))
+        return np.zeros(stop - start, np.int32)
 
 
 def admit(fleet: Fleet, arrival: Arrival, prefill: str | None = None, decode: str | None = None) -> None:
