@@ -63,7 +63,8 @@ class HoldPolicy:
     scrub: bool = False  # zero pages before they go back to the pool
 
 
-class TokenLeft(NamedTuple):
+@dataclass(slots=True)
+class TokenLeft:
     """Tokens for the client, `count` of them, the last of which is `token`. More than one only in virtual time."""
 
     token: int
@@ -71,7 +72,8 @@ class TokenLeft(NamedTuple):
     cached_tokens: int = 0  # of the prompt, that prefill found in its cache
 
 
-class Ended(NamedTuple):
+@dataclass(slots=True)
+class Ended:
     """A request is over on this worker; `error` is None where it went well."""
 
     error: RequestError | None

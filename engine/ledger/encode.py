@@ -57,7 +57,9 @@ class Encoder:
                 refused += why
                 if batch.num_rows:
                     batches.setdefault(table, []).append(batch)
-        joined = [(table, parts[0] if len(parts) == 1 else pa.concat_batches(parts)) for table, parts in batches.items()]
+        joined = [
+            (table, parts[0] if len(parts) == 1 else pa.concat_batches(parts)) for table, parts in batches.items()
+        ]
         return EncodedRows(tuple(joined), rows[-1][1], tuple(refused))
 
     def _encoded(self, rows: list[RecordedRow]) -> Iterator[tuple[str, pa.RecordBatch, list[str]]]:
