@@ -19,7 +19,6 @@ from typing import Any
 
 from runbooks.audit import EMPTY, Head
 from runbooks.errors import EvidenceBroken, RunBusy, UsageError
-from runbooks.model import Runbook
 from runbooks.plan import Plan
 from runbooks.states import Conclusion, RunState, StepState, check_run_move, check_step_move
 
@@ -64,6 +63,7 @@ class StoredRun:
     version: str
     plan_digest: str
     target: str
+    params: dict[str, Any]
     state: RunState
     conclusion: Conclusion | None
     started_us: int
@@ -120,16 +120,16 @@ class RunStore:
         self._database.close()
 
     @contextmanager
-    def lock(self, runbook: Runbook, target: str) -> Iterator[None]:
-        """Hold the lock of (runbook, target). Raises RunBusy if another process holds it."""
-        name = hashlib.sha256(f"{runbook.head.id}\n{target}".encode()).hexdigest()[:16]
-        path = self._directory / f"{runbook.head.id}-{name}.lock"
+    def lock(self, runbook: str, target: str) -> Iterator[None]:
+        """Hold the lock of (runbook id, target). Raises RunBusy if another process holds it."""
+        name = hashlib.sha256(f"{runbook}\n{target}".encode()).hexdigest()[:16]
+        path = self._directory / f"{runbook}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise RunBusy(f"{runbook.head.id} is already running against {target}; wait for it or end it") from error
+            raise RunBusy(f"{runbook} is already running against {target}; wait for it or end it") from error
         try:
             yield
         finally:
@@ -214,7 +214,7 @@ class RunStore:
 
     def read(self, run_id: str) -> StoredRun:
         """One run. Raises UsageError if there is none."""
-        columns = "run_id, runbook, version, plan_digest, target, state, conclusion, started_us, changed_us"
+        columns = "run_id, runbook, version, plan_digest, target, params, state, conclusion, started_us, changed_us"
         row = self._one(f"SELECT {columns} FROM runs WHERE run_id = ?", run_id)
         steps = self._database.execute(
             "SELECT place, step_id, phase, uses, state, changed_us, output, findings FROM steps WHERE run_id = ? "
@@ -227,10 +227,11 @@ class RunStore:
             version=row[2],
             plan_digest=row[3],
             target=row[4],
-            state=RunState(row[5]),
-            conclusion=Conclusion(row[6]) if row[6] else None,
-            started_us=row[7],
-            changed_us=row[8],
+            params=json.loads(row[5]),
+            state=RunState(row[6]),
+            conclusion=Conclusion(row[7]) if row[7] else None,
+            started_us=row[8],
+            changed_us=row[9],
             steps=[_stored_step(step) for step in steps],
         )
 
