@@ -111,6 +111,11 @@ class RunStore:
             raise UsageError(f"--state-dir {self._directory}: was written by a newer version ({version})")
 
     @property
+    def is_made(self) -> bool:
+        """Whether its tables are there: another process may be making them now."""
+        return bool(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    @property
     def audit_path(self) -> Path:
         """Where the audit log of this state directory is."""
         return self._directory / "audit.jsonl"

@@ -20,11 +20,15 @@ from console.core.view import Cue, Mode, View
 
 @dataclass(frozen=True)
 class Desk:
-    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last."""
+    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last.
+
+    `whole`: what was shown before a replay began to show the record as it was; None = it is what is shown.
+    """
 
     view: View = field(default_factory=View)
     shown: Snapshot | None = None
     newer: Snapshot | None = None
+    whole: Snapshot | None = None
     remembered: Rollup | None = None
     failure: Failure | None = None
 
@@ -37,6 +41,28 @@ class Desk:
         if view.paused and self.shown is not None:
             return replace(self, newer=reading, failure=None)
         return replace(self, view=view, shown=reading, newer=None, failure=None)
+
+    def looking_at(self, view: View) -> Desk:
+        """The desk with another view; one that replays nothing shows the whole record again, and what is newest if it follows."""
+        desk = replace(self, view=view)
+        if self.whole is not None and view.replay is None:
+            desk = replace(desk, shown=self.whole, whole=None)
+        if desk.newer is not None and not view.paused:
+            return replace(desk, newer=None).offer(desk.newer)
+        return desk
+
+    def at(self, past: Snapshot | None) -> Desk:
+        """The record as it was, while it is replayed; None = at its end, which is all of it."""
+        if self.view.replay is None or (past is None and self.whole is None):
+            return self
+        if past is None:
+            return replace(self, shown=self.whole, whole=None)
+        return replace(self, shown=past, whole=self.whole or self.shown)
+
+    @property
+    def full(self) -> Snapshot | None:
+        """All of the record that is looked at, also while it is shown as it was."""
+        return self.whole or self.shown
 
     def on(self, cue: Cue) -> Desk:
         """The desk after `cue`; where it resumes, the newest reading is shown."""

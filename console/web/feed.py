@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from console.core.desk import Desk
 from console.core.snapshot import Snapshot
@@ -23,14 +23,19 @@ FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
 
 
 class Feed:
-    """Holds the desk of the web console. `patience_s` replaces both patiences."""
+    """Holds the desk of the web console. `patience_s` replaces both patiences; `beside` names the state of what pages show
+    besides the ledger: another one is news too.
+    """
 
-    def __init__(self, source: LedgerSource, patience_s: float | None = None) -> None:
+    def __init__(
+        self, source: LedgerSource, patience_s: float | None = None, *, beside: Callable[[], object] = lambda: None
+    ) -> None:
         self.source, self.desk = source, Desk(remembered=source.remembered())
         self.subscribers = 0
         self.closing = False
         self._life, self._shown = f"{source.now_us():x}", 0
         self._patience_s = patience_s
+        self._beside, self._seen_beside = beside, beside()
         self._changed = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
         self._began = self._next_look = 0.0
@@ -64,26 +69,31 @@ class Feed:
     async def _read_and_show(self) -> None:
         took = 0.0
         try:
-            reading, took = await asyncio.to_thread(self._read)
+            reading, took, beside = await asyncio.to_thread(self._read)
             if reading is not None:
-                await self._show(reading)
+                self._take(reading)
+            if reading is not None or beside != self._seen_beside:
+                self._seen_beside = beside
+                await self._tell()
         finally:
             self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
             self._looking = None
 
-    def _read(self) -> tuple[Snapshot | Failure | None, float]:
-        """A reading, and for how many seconds it computed."""
+    def _read(self) -> tuple[Snapshot | Failure | None, float, object]:
+        """A reading, for how many seconds it computed, and the state of what is beside it."""
         started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than in the event loop.
             _ = reading.rollup.incidents, reading.rollup.owners, reading.incidents, reading.order
-        return reading, time.thread_time() - started
+        return reading, time.thread_time() - started, self._beside()
 
-    async def _show(self, reading: Snapshot | Failure) -> None:
+    def _take(self, reading: Snapshot | Failure) -> None:
         self.desk = self.desk.offer(reading)
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
+
+    async def _tell(self) -> None:
         async with self._changed:
             self._shown += 1
             self._changed.notify_all()
