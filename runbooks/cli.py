@@ -6,6 +6,7 @@ import getpass
 import json
 import random
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
@@ -26,7 +27,7 @@ from runbooks.lookup import find_runbook, library_files
 from runbooks.plan import make_plan, plan_again
 from runbooks.store import RunStore, default_state_dir
 
-USAGE = 64
+USAGE, BROKEN = 64, 3
 
 _ENGINE = click.option(
     "--engine", "engine_path", type=click.Path(path_type=Path), help="engine.json of a running engine"
@@ -199,6 +200,12 @@ def main() -> None:
     except RunbookError as error:
         _say(f"runbook: {error}")
         sys.exit(error.exit_code)
+    except Exception:
+        traceback.print_exc()
+        _say(
+            "runbook: a fault of this program, not an answer: report it with the lines above; what the run did is kept"
+        )
+        sys.exit(BROKEN)
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """Whole pages as pictures: drawn by a real browser at a fixed size over fixed ledgers, and held against stored ones.
 
 Fonts differ from machine to machine, so that pictures are compared an eighth of their size, and a share of their points
-may differ. What that still finds is shown by the last test: a map that is not drawn, tables that are not there, a
-page without its order. The stored
-pictures are renewed by `pytest tests/console/test_page_pictures.py --snapshot-update`.
+may differ. What that still finds is shown by the last test: tables that are not there, a page without its order; whether a
+chart is drawn is for `test_browser`. The stored pictures are renewed by `pytest tests/console/test_page_pictures.py --snapshot-update`.
 """
 
 import base64
