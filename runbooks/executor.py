@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from runbooks.actions.catalogue import ACTIONS
 from runbooks.actions.registry import Action, ActionContext, Effect
-from runbooks.audit import AuditLog, Head, verify_audit
+from runbooks.audit import AuditLog, Head
 from runbooks.deadline import Clock, Deadline
 from runbooks.engine_client import EngineClient
 from runbooks.errors import StepUndecided, UsageError
@@ -127,8 +127,7 @@ class Executor:
     @contextmanager
     def _held(self, runbook: str, target: str) -> Iterator[None]:
         """The audit log checked, the lock held, and runs whose process died found."""
-        if self._store.audit_path.exists() or self._store.audit_head().count:
-            verify_audit(self._store.audit_path, self._store.audit_head())
+        self._store.verified_audit()
         with self._store.lock(runbook, target):
             for dead in self._store.interrupt_dead(runbook, target, self._clock.now_us()):
                 self._note(dead, "run.interrupted")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runbooks.audit import EMPTY, Head
+from runbooks.audit import EMPTY, Head, verify_audit
 from runbooks.errors import EvidenceBroken, RunBusy, UsageError
 from runbooks.plan import Plan
 from runbooks.states import Conclusion, RunState, StepState, check_run_move, check_step_move
@@ -211,6 +211,13 @@ class RunStore:
         """The audit head stored last."""
         row = self._database.execute("SELECT count, hash FROM audit_head").fetchone()
         return Head(*row) if row else EMPTY
+
+    def verified_audit(self) -> Head | None:
+        """The head of the audit log, checked whole against the one stored; None = nothing was written. Raises EvidenceBroken."""
+        stored = self.audit_head()
+        if not stored.count and not self.audit_path.exists():
+            return None
+        return verify_audit(self.audit_path, stored)
 
     def set_audit_head(self, head: Head) -> None:
         """Remember the audit head, so that a cut log is noticed."""

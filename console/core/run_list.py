@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from console.core.printable import counted
-from runbooks.audit import Head, verify_audit
 from runbooks.errors import EvidenceBroken, RunbookError
 from runbooks.going_on import STANDING, next_step, question_of
 from runbooks.lint import lint_files
@@ -78,13 +77,10 @@ def run_list(directory: Path, runbooks: tuple[Runbook, ...]) -> RunList:
                 return RunList(runbooks)
             ids = store.run_ids()
             runs = tuple(store.read(run_id) for run_id in ids[:MOST_RUNS])
-            # The head first: a log that has grown since still holds it.
-            head, path = store.audit_head(), store.audit_path
+            head, path = str(store.audit_head()), store.audit_path
     except RunbookError as error:
         return RunList(runbooks, problem=str(error))
-    words, broken = (
-        _audit_words(path, head, _state_of(path)) if path.exists() or head.count else ("no audit log yet", False)
-    )
+    words, broken = _audit_words(directory, head, _state_of(path))
     return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0), "", words, broken)
 
 
@@ -97,12 +93,16 @@ def _state_of(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=8)
-def _audit_words(path: Path, head: Head, _: tuple[int, int]) -> tuple[str, bool]:
-    """How whole the log is, checked again only when the file has changed."""
+def _audit_words(directory: Path, head: str, state: tuple[int, int]) -> tuple[str, bool]:
+    """How whole the log is; checked again only where the stored `head` or the `state` of the file is another."""
+    del head, state  # they name what was checked
     try:
-        whole = verify_audit(path, head)
+        with closing(RunStore(directory, read_only=True)) as store:
+            whole = store.verified_audit()
     except EvidenceBroken as error:
-        return f"AUDIT LOG BROKEN: {error}".replace(str(path), path.name), True
+        return f"AUDIT LOG BROKEN: {error}".replace(f"{directory}/", ""), True
+    if whole is None:
+        return "no audit log yet", False
     return f"audit log: {counted(whole.count, 'line')}, unbroken, head {whole.count}:{whole.hash[:12]}", False
 
 
