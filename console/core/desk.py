@@ -27,6 +27,7 @@ class Desk:
     """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last.
 
     `live`: the rollup of what is shown with the live edge; `rows_there`: how many rows the record has by the newest look.
+    `whole`: what was shown before a replay began to show the record as it was; None = it is what is shown.
     """
 
     view: View = field(default_factory=View)
@@ -34,6 +35,7 @@ class Desk:
     live: Rollup | None = None
     rows_there: int = 0
     newer: Snapshot | None = None
+    whole: Snapshot | None = None
     remembered: Rollup | None = None
     failure: Failure | None = None
 
@@ -55,6 +57,28 @@ class Desk:
         if of is not self.shown or self.view.paused or (self.live is not None and there == self.rows_there):
             return replace(self, rows_there=there)
         return replace(self, rows_there=there, live=with_edge(of.rollup, edge))
+
+    def looking_at(self, view: View) -> Desk:
+        """The desk with another view; one that replays nothing shows the whole record again, and what is newest if it follows."""
+        desk = replace(self, view=view)
+        if self.whole is not None and view.replay is None:
+            desk = replace(desk, shown=self.whole, live=None, whole=None)
+        if desk.newer is not None and not view.paused:
+            return replace(desk, newer=None).offer(desk.newer)
+        return desk
+
+    def at(self, past: Snapshot | None) -> Desk:
+        """The record as it was, while it is replayed; None = at its end, which is all of it."""
+        if self.view.replay is None or (past is None and self.whole is None):
+            return self
+        if past is None:
+            return replace(self, shown=self.whole, live=None, whole=None)
+        return replace(self, shown=past, live=None, whole=self.whole or self.shown)
+
+    @property
+    def full(self) -> Snapshot | None:
+        """All of the record that is looked at, also while it is shown as it was."""
+        return self.whole or self.shown
 
     def on(self, cue: Cue) -> Desk:
         """The desk after `cue`; where it resumes, the newest reading is shown."""

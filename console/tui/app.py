@@ -13,6 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.worker import Worker, WorkerState
 
 from console.core import commands, filter_completion
@@ -39,7 +40,7 @@ from console.tui.prompt_screen import Ask, PromptScreen
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
 from console.tui.table_actions import TableActions
-from console.tui.time_actions import REPLAY_SECONDS, TimeActions
+from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
@@ -96,6 +97,12 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self.set_interval(POLL_SECONDS, self.look)
         self.set_interval(REPLAY_SECONDS, self.tick)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Under NO_COLOR no colour is written at all, not even the greys that Textual would make of them."""
+        if self.around.environment.get("NO_COLOR"):
+            return (NoColor(),)
+        return [each for each in super().get_line_filters() if not isinstance(each, Monochrome)]
+
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
         self._open_wanted()
@@ -120,6 +127,9 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
         worker = event.worker
+        if worker.group == PAST:
+            self.take_past(worker)
+            return
         if worker.group == "edge" and event.state is WorkerState.SUCCESS and worker.name == self.ledger_name:
             self._take_edge(worker.result)
         if worker.group != "reading" or event.state is not WorkerState.SUCCESS or worker.result is None:

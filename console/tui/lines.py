@@ -65,6 +65,7 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"STALE −{old}"
     replay = desk.view.replay
     if replay is not None:
+        # What is shown may be older than the cursor by what judging takes: the header's time of the data says of when it is.
         return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
         return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer_rows else "")

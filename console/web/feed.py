@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from console.core.desk import Desk
 from console.core.live_edge import Looked
@@ -24,14 +24,19 @@ FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
 
 
 class Feed:
-    """Holds the desk of the web console. `patience_s` replaces both patiences."""
+    """Holds the desk of the web console. `patience_s` replaces both patiences; `beside` names the state of what pages show
+    besides the ledger: another one is news too.
+    """
 
-    def __init__(self, source: LedgerSource, patience_s: float | None = None) -> None:
+    def __init__(
+        self, source: LedgerSource, patience_s: float | None = None, *, beside: Callable[[], object] = lambda: None
+    ) -> None:
         self.source, self.desk = source, Desk(remembered=source.remembered())
         self.subscribers = 0
         self.closing = False
         self._life, self._shown = f"{source.now_us():x}", 0
         self._patience_s = patience_s
+        self._beside, self._seen_beside = beside, beside()
         self._changed = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
         self._edge: asyncio.Task[None] | None = None
@@ -67,9 +72,12 @@ class Feed:
     async def _read_and_show(self) -> None:
         took = 0.0
         try:
-            reading, beyond, took = await asyncio.to_thread(self._read)
+            reading, beyond, took, beside = await asyncio.to_thread(self._read)
             if reading is not None:
-                await self._show(reading, beyond)
+                self._take(reading, beyond)
+            if reading is not None or beside != self._seen_beside:
+                self._seen_beside = beside
+                await self._tell()
         finally:
             self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
             self._looking = None
@@ -96,22 +104,22 @@ class Feed:
             self._next_edge = time.monotonic() + EDGE_SECONDS
             self._edge = None
 
-    def _read(self) -> tuple[Snapshot | Failure | None, Looked | None, float]:
-        """A reading, what the streams hold beyond it by now, and for how many seconds it computed."""
+    def _read(self) -> tuple[Snapshot | Failure | None, Looked | None, float, object]:
+        """A reading, what the streams hold beyond it by now, for how many seconds it computed, and the state of what is
+        beside it."""
         started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than in the event loop.
             _ = reading.rollup.incidents, reading.rollup.owners, reading.incidents, reading.order
-        return reading, self.source.edge(), time.thread_time() - started
+        return reading, self.source.edge(), time.thread_time() - started, self._beside()
 
-    async def _show(self, reading: Snapshot | Failure, beyond: Looked | None) -> None:
+    def _take(self, reading: Snapshot | Failure, beyond: Looked | None) -> None:
         self.desk = self.desk.offer(reading)
         if beyond is not None:
             self.desk = self.desk.offer_edge(*beyond)
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
-        await self._tell()
 
     async def _tell(self) -> None:
         async with self._changed:
