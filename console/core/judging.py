@@ -36,13 +36,13 @@ class Judging:
             return frozenset()
         responses = self.reads.responses
         unknown = rows_of(responses.filter(pc.equal(responses["verdict"], Verdict.UNKNOWN.value)))
-        running = running_rids(self.ledger.tables["requests"], alive) if unknown else frozenset()
+        running = running_rids(self.ledger, alive) if unknown else frozenset()
         return frozenset(row["rid"] for row in unknown if self._on_the_way(row, running))
 
     def _on_the_way(self, response: Row, running: frozenset[str]) -> bool:
-        if response["rid"] in running or response["finished"] is None:
+        if response["rid"] in running:
             return True
-        return bool(self.now_us - response["finished"] < SETTLE_US)
+        return response["finished"] is not None and bool(self.now_us - response["finished"] < SETTLE_US)
 
     @cached_property
     def settled(self) -> ForeignReads:
@@ -58,16 +58,21 @@ class Judging:
         return ForeignReads(findings, responses, counts, self.reads.unattributed)
 
 
-def running_rids(requests: pa.Table, alive: set[tuple[str, int]]) -> frozenset[str]:
-    """rids that a living worker has received and not ended."""
+def running_rids(ledger: Ledger, alive: set[tuple[str, int]]) -> frozenset[str]:
+    """rids that a living worker has received and not ended; where rows are lost since, the end may be among them."""
     found: dict[tuple[str, int, int], str] = {}
-    rows = requests.select(["worker", "epoch", "op", "req", "rid"])
+    whole_since: dict[tuple[str, int], int] = {}
+    for gap in ledger.gaps:
+        if gap.table == "requests" and gap.before_seq is not None:
+            writer = (gap.worker, gap.epoch)
+            whole_since[writer] = max(whole_since.get(writer, 0), gap.before_seq)
+    rows = ledger.tables["requests"].select(["worker", "epoch", "seq", "op", "req", "rid"])
     for row in rows_of(rows.filter(pc.is_in(rows["op"], value_set=pa.array(["receive", "finish", "abort"])))):
         key = (row["worker"], row["epoch"], row["req"])
         if key[:2] not in alive:
             continue
         if row["op"] != "receive":
             found.pop(key, None)
-        elif row["rid"]:
+        elif row["rid"] and row["seq"] >= whole_since.get(key[:2], 0):
             found[key] = row["rid"]
     return frozenset(found.values())

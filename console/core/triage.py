@@ -16,6 +16,8 @@ from pathlib import Path
 
 from console.core.incidents import Incident
 
+MOST_SILENCE_US = 7 * 86_400_000_000
+
 
 class Act(StrEnum):
     """What can be said of an incident."""
@@ -37,7 +39,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One line. `at_us` is when it was said; `until_us` when a silence ends; `seen_us` the incident's last event then."""
+    """One line. `at_us` is when it was said; `until_us` when a silence ends; `seen_us`, `responses` and
+    `severity` are the incident's last event, size and gravity then."""
 
     incident: str
     act: Act
@@ -46,6 +49,8 @@ class Entry:
     words: str = ""
     until_us: int | None = None
     seen_us: int | None = None
+    responses: int | None = None
+    severity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,16 +76,24 @@ def standing(incident: Incident, entries: Iterable[Entry], now_us: int) -> Stand
     for entry in said:
         if entry.act is Act.SILENCE:
             state, by, until = State.SILENCED, entry.who, entry.until_us
+            state = State.OPEN if _graver(incident, entry) else state
         elif entry.act is Act.UNSILENCE and state is State.SILENCED:
             state, by, until = State.OPEN, entry.who, None
         elif entry.act is Act.ACK:
-            grown = (incident.last_seen_us or 0) > (entry.seen_us or 0)
-            state, by, until = (State.OPEN if grown else State.ACKED), entry.who, None
+            grown = (incident.last_seen_us or 0) > (entry.seen_us or 0) or incident.responses > (
+                entry.responses or incident.responses
+            )
+            state, by, until = (State.OPEN if grown or _graver(incident, entry) else State.ACKED), entry.who, None
     if state is State.SILENCED and not incident.growing:
         state, by, until = State.OPEN, "", None
     elif state is State.SILENCED and (until is None or until <= now_us):
         state = State.BACK
     return Standing(state, by, until, notes)
+
+
+def _graver(incident: Incident, entry: Entry) -> bool:
+    """Whether the incident is worse than what was spoken of; 1 is the gravest."""
+    return entry.severity is not None and incident.severity < entry.severity
 
 
 @dataclass(frozen=True)
@@ -139,16 +152,26 @@ class TriageBook:
 
     def ack(self, incident: Incident, words: str = "") -> Entry:
         """Say that it is seen as it stands now."""
-        return self._add(Entry(incident.id, Act.ACK, self._who, self._now_us(), words, seen_us=incident.last_seen_us))
+        return self._add(
+            Entry(
+                incident.id, Act.ACK, self._who, self._now_us(), words, seen_us=incident.last_seen_us,
+                responses=incident.responses, severity=int(incident.severity),
+            )
+        )  # fmt: skip
 
     def silence(self, incident: Incident, length_us: int, words: str = "") -> Entry:
-        """Say nothing of it for a time. Raises TriageError without a length, and where it is over already."""
+        """Say nothing of it for a time, unless it gets graver. Raises TriageError without a length, beyond seven
+        days, and where it is over already."""
         if not incident.growing:
             raise TriageError(f"{incident.id} grows no more, so that there is nothing to silence; ack it")
         if length_us <= 0:
             raise TriageError("a silence needs an end; write silence 2h WORDS")
-        now = self._now_us()
-        return self._add(Entry(incident.id, Act.SILENCE, self._who, now, words, until_us=now + length_us))
+        if length_us > MOST_SILENCE_US:
+            raise TriageError("a silence ends within seven days; ack what stays as it is")
+        now, severity = self._now_us(), int(incident.severity)
+        return self._add(
+            Entry(incident.id, Act.SILENCE, self._who, now, words, until_us=now + length_us, severity=severity)
+        )
 
     def unsilence(self, incident: Incident, words: str = "") -> Entry:
         """End a silence before its time."""

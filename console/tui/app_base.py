@@ -27,6 +27,7 @@ from console.core.time_range import BadRange
 from console.core.triage import Entry, TriageBook, TriageError, state_directory
 from console.core.view import View
 from console.core.what_if import WhatIfError
+from forensics.safe_text import safe_text
 
 
 class Refused(Exception):
@@ -115,4 +116,4 @@ class DeskApp(App[None]):
 
     def say(self, words: str, title: str = "") -> None:
         """A message that goes away by itself."""
-        self.notify(words, title=title, markup=False)
+        self.notify(safe_text(words), title=safe_text(title), markup=False)

@@ -20,7 +20,7 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from console.core.filter_language import FilterError
@@ -149,6 +149,8 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
 
 def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
     def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
+        if visitor_of(request) is None:  # who may not look learns nothing of the record by asking wrongly
+            return PlainTextResponse(words, status)
         if request.url.path.startswith(("/api/", "/tables/")):
             code = {404: "not_found", 503: "not_read_yet"}.get(status, str(status))
             return JSONResponse({"error": {"message": words, "code": code}}, status)

@@ -42,6 +42,7 @@ function keepCharts(fresh) {
 async function refresh(whole) {
   const answer = await fetch(location.href, { headers: { "X-Fragment": "1" }, cache: "no-store" });
   if (answer.status === 401) { location.reload(); return; }
+  if (!answer.ok && answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fragment?.dataset.mark) return;
   const kept = remember(live);
@@ -51,6 +52,14 @@ async function refresh(whole) {
   if (whole) bar.replaceChildren(...fragment.querySelector(".bar").childNodes);
   restore(kept);
   document.dispatchEvent(new Event("kvwitness:refreshed"));
+}
+
+// A page that hears nothing must not look alive.
+let silent = null;
+function hearing(is) {
+  clearTimeout(silent);
+  if (is) document.getElementById("lost")?.setAttribute("hidden", "");
+  else silent = setTimeout(() => document.getElementById("lost")?.removeAttribute("hidden"), 5000);
 }
 
 function tellOfNews() {
@@ -66,8 +75,9 @@ async function news() {
   busy = true;
   try {
     do { waiting = false; await refresh(false); } while (waiting && !paused);
+    hearing(true);
   } catch {
-    // The stream reconnects by itself and tells of what was missed.
+    hearing(false); // the stream reconnects by itself and tells of what was missed
   } finally { busy = false; }
 }
 
@@ -96,6 +106,11 @@ others.addEventListener("message", (event) => {
 function listen(over) {
   const stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}`);
   letGo = { mark: null, end: () => { stream.close(); letGo = null; over(); } };
+  stream.addEventListener("open", () => hearing(true));
+  stream.addEventListener("error", () => {
+    hearing(false);
+    if (stream.readyState === EventSource.CLOSED) letGo?.end(); // refused for good: a reload asks for the token
+  });
   stream.addEventListener("snapshot", (event) => {
     const { mark } = JSON.parse(event.data);
     if (letGo) letGo.mark = mark;
