@@ -61,6 +61,7 @@ class VllmRecorder:
             maxlen=MOST_UNDER_WAY
         )  # last seq and time when a pass was handed over
         self._told_us = 0
+        self._ranks = 1
         self._is_followed = True
 
     @property
@@ -83,6 +84,7 @@ class VllmRecorder:
         self._tables = BlockTables(recorder, found.blocks, found.page_tokens)
         self._handoffs = NixlHandoffs(recorder, self._tables, self._settings.one_rid, self._name)
         self._passes = Passes(recorder, self._tables)
+        self._ranks = found.start["tp_size"] * found.start["pp_size"]
         recorder.record("workers", "start", ordinal=place.first_ordinal, **found.start)
         recorder.record("workers", "config", pool=POOL, **found.config)
         for hook, why in self._missing.items():
@@ -181,17 +183,19 @@ class VllmRecorder:
         output = kv_connector_output
         told = getattr(output.kv_connector_stats, "data", None) or {}
         expired, late = (len(told.get(f"num_{name}", ())) for name in ("kv_expired_reqs", "notifications_after_expiry"))
-        failed, invalid = (getattr(output, name, None) for name in ("failed_recving", "invalid_block_ids"))
+        failed, invalid = (getattr(output, name, None) or () for name in ("failed_recving", "invalid_block_ids"))
         if self.recorder is None or not (
-            output.finished_recving or output.finished_sending or failed or invalid or late
+            output.finished_recving or output.finished_sending or failed or invalid or expired or late
         ):
             return
         self._passes.close_run()
+        if expired and self._ranks > 1:
+            self._handoffs.doubt()
+        for request_id in failed:  # they stand among those that are over, too
+            self._handoffs.failed(request_id)
         for request_id in output.finished_recving or ():
             if (life := self._lives.get(request_id)) is not None:
                 self._handoffs.read(request_id, life)
-        for request_id in failed or ():
-            self._handoffs.failed(request_id)
         if invalid:
             self.recorder.miss("transfers")
         for request_id in output.finished_sending or ():

@@ -27,7 +27,7 @@ class Site:
         self.t += 1000
         return self.t
 
-    def worker(self, role=None, blocks=16, groups=1, without=()):
+    def worker(self, role=None, blocks=16, groups=1, ranks=1, without=()):
         settings = Settings(self.place, "" if role else "alone", len(self.recorders), b"k" * 16)
         recorder = VllmRecorder(VllmSettings(settings, one_rid=self.one_rid), self.now, Meter(now_ns=lambda: 0))
         engine = vllm_stand_in.StandIn()
@@ -40,7 +40,7 @@ class Site:
         start(recorder, resolve)
         self.recorders.append(recorder)
         self.engines.append(engine)
-        return engine.scheduler(role, blocks, groups)
+        return engine.scheduler(role, blocks, groups, ranks)
 
     def close(self):
         for recorder in self.recorders:
@@ -73,8 +73,8 @@ def rows(ledger, table, op=None):
     return [row for row in ledger.tables[table].to_pylist() if op is None or row["op"] == op]
 
 
-def pair(site):
-    return site.worker("kv_producer"), site.worker("kv_consumer")
+def pair(site, ranks=1):
+    return site.worker("kv_producer", ranks=ranks), site.worker("kv_consumer", ranks=ranks)
 
 
 def prefill(scheduler, name, prompt):
@@ -247,6 +247,65 @@ def test_an_expired_lease_is_no_acknowledgement(site):
     ledger = read_ledger(site.place)
     assert [row["op"] for row in rows(ledger, "transfers") if row["worker"] == "producer"] == ["grant", "expire"]
     assert rows(ledger, "checks", "mismatch")[0]["detector"] == "nixl notification after expiry"
+
+
+def test_a_read_that_failed_is_no_success_although_it_is_over(site):
+    producer, consumer = pair(site)
+    params = prefill(producer, "a", range(8))
+    request = Request("a", range(8), params=dict(params))
+    consumer.add_request(request)
+    consumer.step()
+    consumer.finish(request, "FINISHED_ERROR")
+    consumer.step(failed=["a"])
+    ledger = site.close()
+    assert [row["op"] for row in rows(ledger, "transfers") if row["worker"] == "consumer"] == ["post", "fail"]
+    assert not rows(ledger, "requests", "commit") and not rows(ledger, "pages", "receipt")
+    assert [row["cause"] for row in rows(ledger, "pages", "free")] == ["finish"]
+
+
+def test_blocks_of_a_request_that_is_aborted_while_they_are_read_are_held_until_the_read_is_over(site):
+    producer, consumer = pair(site)
+    params = prefill(producer, "a", range(8))
+    request = Request("a", range(8), params=dict(params))
+    consumer.add_request(request)
+    consumer.step()
+    consumer.finish(request, "FINISHED_ABORTED")
+    run(consumer, Request("b", range(50, 60)), steps=3)
+    consumer.step(received=["a"])
+    producer.step(sent=["a"])
+    run(consumer, Request("c", range(70, 80)), steps=3)
+    verdicts = site.verdicts()
+    assert verdicts["b"] == verdicts["c"] == ("clean", "", [])
+    ledger = read_ledger(site.place)
+    mine = next(
+        row["req"] for row in rows(ledger, "requests", "receive") if row["rid"] == "a" and row["worker"] == "consumer"
+    )
+    told = [(row["seq"], row["op"]) for table in ("requests", "pages", "transfers") for row in rows(ledger, table)
+            if row["worker"] == "consumer" and row["req"] == mine]  # fmt: skip
+    assert [op for _, op in sorted(told)] == [
+        "receive", "reserve", "post", "hold", "abort", "done", "ack", "unbind", "free",
+    ]  # fmt: skip
+
+
+def test_a_handoff_between_servers_of_several_ranks_is_one_handoff(site):
+    producer, consumer = pair(site, ranks=2)
+    params = prefill(producer, "a", range(8))
+    decode(consumer, "a", range(8), params)
+    producer.step(sent=["a"])
+    assert site.verdicts() == {"a": ("clean", "", [])}
+    assert {row["tp_size"] for row in rows(read_ledger(site.place), "workers", "start")} == {2}
+
+
+def test_a_lease_that_one_of_several_ranks_let_expire_is_not_acknowledged_by_the_others(site):
+    producer, consumer = pair(site, ranks=2)
+    params = prefill(producer, "a", range(8))
+    producer.step(stats={"num_kv_expired_reqs": [1]})  # one rank
+    producer.step(sent=["a"])  # of the other, the reader has said that it is done
+    run(producer, Request("thief", range(300, 360)), steps=1)
+    decode(consumer, "a", range(8), params)
+    assert site.verdicts()["a"][0] != "clean"
+    ledger = read_ledger(site.place)
+    assert [row["op"] for row in rows(ledger, "transfers") if row["worker"] == "producer"] == ["grant", "expire"]
 
 
 def test_a_read_of_fewer_blocks_than_were_asked_for_says_both_numbers(site):
