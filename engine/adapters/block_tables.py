@@ -60,7 +60,8 @@ class BlockTables:
         """Give blocks to a request, at the end of its table; who had them before has them no more."""
         if not pages:
             return
-        self._evict([page for page in pages if self._tag[page]])
+        if used := [page for page in pages if self._tag[page]]:
+            self._evict(used)
         named = np.array(pages, np.int32)
         give = self._recorder.append if op == "append" else self._recorder.reserve
         tag = give(POOL, life.req, named, pos=len(life.pages))

@@ -60,6 +60,7 @@ class VllmRecorder:
         self._begun: deque[tuple[int, int]] = deque(
             maxlen=MOST_UNDER_WAY
         )  # last seq and time when a pass was handed over
+        self._counts: Mapping[str, int] = {}
         self._told_us = 0
         self._ranks = 1
         self._is_followed = True
@@ -161,22 +162,27 @@ class VllmRecorder:
             return
         since, start = self._begun.popleft() if self._begun else (recorder.seq, self._clock())
         now, counts = self._clock(), scheduler_output.num_scheduled_tokens
-        sampled, places = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
-        if counts:
-            if scheduler_output.scheduled_spec_decode_tokens:
-                recorder.miss("pages", POOL)
-            decoding, others = [], []
-            for request_id, count in counts.items():
-                life = self._lives.get(request_id)
-                if life is None or life.ended or not life.pages:
-                    continue
-                if life.decoding:
-                    decoding.append(life)
-                if not (life.decoding and life.has_token):
-                    others.append((life, count, bool(sampled and sampled[places[request_id]])))
-            self._passes.note(decoding, others, since, start, now)
+        drafted = scheduler_output.scheduled_spec_decode_tokens
+        if drafted:
+            recorder.miss("pages", POOL)
+        if counts and (drafted or counts != self._counts or not self._passes.repeat(start, now)):
+            self._counts = counts
+            self._note(counts, model_runner_output, since, start, now)
         if now - self._told_us >= TOLD_EVERY_US:
             self._tell(owner, now)
+
+    def _note(self, counts: Mapping[str, int], output: Any, since: int, start: int, now: int) -> None:
+        sampled, places = output.sampled_token_ids, output.req_id_to_index
+        decoding, others = [], []
+        for request_id, count in counts.items():
+            life = self._lives.get(request_id)
+            if life is None or life.ended or not life.pages:
+                continue
+            if life.decoding:
+                decoding.append(life)
+            if not (life.decoding and life.has_token):
+                others.append((life, count, bool(sampled and sampled[places[request_id]])))
+        self._passes.note(decoding, others, since, start, now)
 
     def moved(self, owner: Any, kv_connector_output: Any, result: Any) -> None:
         """Workers tell which reads are over, on either side."""

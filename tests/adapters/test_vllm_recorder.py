@@ -1,5 +1,7 @@
 """The vLLM recorder on stand-ins: what it writes, what forensics makes of it, and that it harms nothing."""
 
+import random
+
 import pytest
 import vllm_stand_in
 from vllm_stand_in import PAGE, Request
@@ -9,6 +11,7 @@ from engine.adapters.nixl_handoffs import xfer_of
 from engine.adapters.recorder_settings import Settings
 from engine.adapters.vllm_hooks import HOOKS
 from engine.adapters.vllm_names import api_id
+from engine.adapters.vllm_passes import Passes
 from engine.adapters.vllm_plugin import start
 from engine.adapters.vllm_recorder import VllmRecorder
 from engine.adapters.vllm_settings import VllmSettings
@@ -358,6 +361,28 @@ def test_a_handler_that_fails_harms_no_request_and_leaves_a_gap(site, monkeypatc
     scheduler.step()
     assert request.num_output_tokens == 1
     assert site.recorders[0].failures
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_that_repeat_are_told_as_if_each_had_been_noted(seed, tmp_path, monkeypatch):
+    def played(place):
+        draw, site = random.Random(seed), Site(place)
+        scheduler, live = site.worker(blocks=40), []
+        for i in range(100):
+            if len(live) < 1 + i % 2 and draw.random() < 0.3:
+                live.append(Request(f"r{i}", range(i * 100, i * 100 + draw.randint(1, 11))))
+                scheduler.add_request(live[-1])
+            scheduler.step()
+            if live and draw.random() < 0.1:
+                scheduler.finish(live.pop(draw.randrange(len(live))))
+        assert site.recorders[0].steps > 40
+        ledger = site.close()
+        return {name: table.to_pylist() for name, table in ledger.tables.items()}
+
+    told = played(tmp_path / "told")
+    monkeypatch.setattr(Passes, "repeat", lambda *_: False)
+    noted = played(tmp_path / "noted")
+    assert told == noted and any(row["n"] > 1 for row in told["steps"])
 
 
 def test_every_hook_has_its_handler_and_is_named_once():
