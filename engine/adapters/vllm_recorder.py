@@ -324,7 +324,7 @@ class VllmRecorder:
 
     def _flush_filing(self) -> None:
         for life, pages, keys, pos in self._filing:
-            if set(pages) <= set(life.pages):  # else it was preempted before a pass had them
+            if life.pages[pos : pos + len(pages)] == pages:  # else it was preempted before a pass had them
                 self._tables.file(life, pages, keys, pos)
         self._filing.clear()
 
