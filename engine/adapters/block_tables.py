@@ -34,6 +34,7 @@ class Life:
     computed: int = 0
     until: int = 0
     cached: int = 0
+    admitted: bool = False
     is_bound: bool = False
     decoding: bool = False
     paused: bool = False

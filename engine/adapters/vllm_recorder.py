@@ -118,6 +118,7 @@ class VllmRecorder:
         if not params.get("remote_block_ids"):
             return
         self._passes.close_run()
+        self._admitted(life)
         if not num_external_tokens:
             self._handoffs.found_all(life, params)
             return
@@ -293,6 +294,7 @@ class VllmRecorder:
             life, table = self._lives.get(request_id), list(groups[0])
             if life is None:
                 continue
+            self._admitted(life)
             life.computed, life.until = computed, owner.requests[request_id].num_tokens
             if life.pages:  # reserved when a read was asked for
                 if table[: len(life.pages)] != life.pages:
@@ -316,6 +318,12 @@ class VllmRecorder:
                 life.pages, life.tags = life.pages + own, life.tags + tags
         if is_loaded:  # by a connector that is not followed
             self._lose("transfers")
+
+    def _admitted(self, life: Life) -> None:
+        """A request has been given blocks for the first time."""
+        if not life.admitted:
+            life.admitted = True
+            self._rows.recorder.record("requests", "admit", req=life.req)
 
     def _was_filed(self, page: int, reader: Life) -> bool:
         """Whether a request can have found a block in the prefix cache: what it files itself, it had from elsewhere."""

@@ -117,6 +117,7 @@ def test_the_rows_of_a_request_name_its_blocks_and_its_slots(site):
         ("reserve", 0, None), ("write", 0, 6), ("bind", 0, 6), ("write", 1, 4), ("append", 2, None),
         ("unbind", None, None), ("unbind", None, None), ("free", None, None),
     ]  # fmt: skip
+    assert [row["op"] for row in rows(ledger, "requests")] == ["receive", "admit", "first_token", "finish"]
     end = rows(ledger, "requests", "finish")[0]
     assert (end["prompt_tokens"], end["output_tokens"], end["page_rows"]) == (6, 4, len(rows(ledger, "pages")))
 
@@ -286,7 +287,7 @@ def test_blocks_of_a_request_that_is_aborted_while_they_are_read_are_held_until_
     told = [(row["seq"], row["op"]) for table in ("requests", "pages", "transfers") for row in rows(ledger, table)
             if row["worker"] == "consumer" and row["req"] == mine]  # fmt: skip
     assert [op for _, op in sorted(told)] == [
-        "receive", "reserve", "post", "hold", "abort", "done", "ack", "unbind", "free",
+        "receive", "admit", "reserve", "post", "hold", "abort", "done", "ack", "unbind", "free",
     ]  # fmt: skip
 
 
