@@ -29,11 +29,8 @@ class Passes:
         self._same: list[Life] = []  # who decoded in the pass before, where it may be repeated
         self._left = 0  # repeats before a block of theirs is full
         self._until_us = 0  # when the row of the repeats is full
-        self._repeats, self._first_us, self._last_us = (
-            0,
-            0,
-            0,
-        )  # repeats that are not told, starts of their first and last
+        self._repeats = 0  # those that are not told yet
+        self._first_us = self._last_us = 0  # when the first and the last of them began
 
     @property
     def steps(self) -> int:

@@ -82,7 +82,12 @@ CREATE TEMP TABLE another_had AS
 WITH
 put AS (
     SELECT worker, epoch, page, min(taken) AS taken
-    FROM (SELECT worker, epoch, taken, unnest(pages[1:least]) AS page FROM named_handoffs WHERE taken IS NOT NULL)
+    FROM (
+        SELECT worker, epoch, taken, unnest(pages[1:least]) AS page FROM named_handoffs AS h
+        WHERE taken IS NOT NULL AND EXISTS (
+            SELECT 1 FROM named_handoffs AS s WHERE s.worker = h.worker AND s.epoch = h.epoch AND s.most < len(s.pages)
+        )
+    )
     GROUP BY worker, epoch, page
 ),
 unfilled AS (SELECT room, worker, epoch, seq, unnest(pages[most + 1:]) AS page FROM named_handoffs WHERE attempt = 1)
