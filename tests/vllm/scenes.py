@@ -56,7 +56,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Scene:
-    """One run of two servers of `ranks` each. `verdicts`: rid -> (verdict, mechanism, donors); `says`: rid -> a part of its text;
+    """One run of two servers. `verdicts`: rid -> (verdict, mechanism, donors); `says`: rid -> a part of its text;
     `secrets`: rid -> what stands in its prompt and in no other's."""
 
     name: str
@@ -64,7 +64,6 @@ class Scene:
     verdicts: Mapping[str, tuple[str, str, list[str]]]
     says: Mapping[str, str]
     secrets: Mapping[str, tuple[str, ...]]
-    ranks: int = 1
 
 
 def prompt_of(text: str, end: str, pages: int = 6) -> str:
@@ -147,7 +146,7 @@ def play(scene: Scene, place: Path) -> dict[str, str]:
     key = place / "key"
     key.write_bytes(b"a key of the tests, and of no site")
     recorder = {"KVW_LEDGER": str(place / "ledger"), "KVW_KEY_FILE": str(key), "KVW_ONE_RID": "1"}
-    with serving(save_hugging_face(place / "model"), place, PAIR, recorder, scene.ranks) as servers:
+    with serving(save_hugging_face(place / "model"), place, PAIR, recorder) as servers:
         asking = Asking(servers)
         scene.play(asking)
     return asking.texts

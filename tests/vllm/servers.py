@@ -63,13 +63,13 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    model: Path, place: Path, names: Mapping[str, str | None], recorder: Mapping[str, str], ranks: int = 1
+    model: Path, place: Path, names: Mapping[str, str | None], recorder: Mapping[str, str]
 ) -> Iterator[dict[str, Server]]:
-    """Servers by name, each of `ranks` and with its kv_role (None = on its own); `recorder`: more of their environment."""
+    """Servers by name, each with its kv_role (None = on its own); `recorder`: more of their environment."""
     servers = {}
     try:
         for ordinal, (name, role) in enumerate(names.items()):
-            servers[name] = _start(model, place, name, role, {**recorder, "KVW_ORDINAL": str(ordinal)}, ranks)
+            servers[name] = _start(model, place, name, role, {**recorder, "KVW_ORDINAL": str(ordinal)})
         for server in servers.values():
             wait(f"{server.name} is up", lambda server=server: _up_or_dead(server), START_S)
         yield servers
@@ -88,13 +88,13 @@ def _up_or_dead(server: Server) -> bool:
     return server.is_up()
 
 
-def _start(model: Path, place: Path, name: str, role: str | None, recorder: Mapping[str, str], ranks: int) -> Server:
+def _start(model: Path, place: Path, name: str, role: str | None, recorder: Mapping[str, str]) -> Server:
     port, log = free_port(), place / f"{name}.log"
     command = [
         str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "induction",
         "--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(CONTEXT), "--block-size", str(PAGE_TOKENS),
         "--num-gpu-blocks-override", str(BLOCKS), "--max-num-seqs", "8", "--dtype", "float32", "--enforce-eager",
-        "--shutdown-timeout", "60", "--tensor-parallel-size", str(ranks),
+        "--shutdown-timeout", "60",
     ]  # fmt: skip
     if role is not None:
         transfer = {"kv_connector": "NixlConnector", "kv_role": role, "engine_id": name, "kv_buffer_device": "cpu"}
