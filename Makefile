@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-vllm samples-vllm vllm-model lint campaign detectors system samples clean
+.PHONY: demo test thorough test-vllm samples-vllm vllm-model lint campaign detectors system samples clean
 
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
@@ -12,6 +12,10 @@ demo: .venv/engine.installed
 test: system lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser and not vllm"
 	$(BIN)/pytest -m "engine or browser"
+
+# The laws of the verdicts over every case, of which `make test` draws a part.
+thorough: .venv/test.installed
+	KVWITNESS_THOROUGH=1 $(BIN)/pytest -n 2 tests/forensics
 
 # The recorder in real vLLM servers, a prefill and a decode with NIXL between them; an environment of 4 GB of its own.
 test-vllm: .venv/test.installed .venv-vllm/installed

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 
-from engine.ledger.reader import read_ledger
+from engine.ledger.reader import Ledger, read_ledger
 from forensics.catalogue import Query
-from forensics.foreign_reads import ForeignReads, foreign_reads
+from forensics.foreign_reads import ForeignReads, foreign_reads, inside
+from forensics.kept_judgements import KeptJudgements
 from forensics.library import Limits, run_query
 from forensics.library_result import library_result
 from forensics.parameters import bound
@@ -28,7 +29,8 @@ FOREIGN_READS, GAPS = "foreign-reads", "gaps"
 
 @dataclass(frozen=True)
 class Asked:
-    """How a query is asked: parameters as written, the zone of times without one, the engines that judge."""
+    """How a query is asked: parameters as written, the zone of times without one, the engines that judge, and where
+    judgements are kept."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     tz: str = "UTC"
@@ -36,28 +38,37 @@ class Asked:
     all_rows: bool = False
     fail_on_exposed: bool = False
     limits: Limits = field(default_factory=Limits)
+    kept: KeptJudgements = field(default_factory=KeptJudgements)
+
+    def judge(self, ledger: Ledger, tell: Tell) -> ForeignReads:
+        """Every response of a ledger. Raises EnginesDisagree, NotJudged."""
+        threads, memory = self.limits.threads, self.limits.memory
+        anew = partial(foreign_reads, ledger, engine=self.engine, tell=tell, threads=threads, memory=memory)
+        return self.kept.judge(ledger, self.engine, anew)
 
 
-def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = None, tell: Tell = silent) -> Result:
-    """The result of a query; `judged` are its verdicts, where they are known already.
+def ask(
+    query: Query, path: Path, asked: Asked, *, tell: Tell = silent, read: Ledger | None = None,
+    judged: ForeignReads | None = None,
+) -> Result:  # fmt: skip
+    """The result of a query. `read`: the ledger at `path`, `judged`: its verdicts, where they are known already.
 
-    Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree.
+    Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree, NotJudged.
     """
     now, tz = datetime.now(UTC), zone(asked.tz)
     values = bound(query, asked.given, tz, now)
-    inside = window(asked.given.get("from"), asked.given.get("to"), tz, now)
-    tell("reading the ledger")
-    ledger = read_ledger(path, counted=partial(tell, "reading the ledger"))
+    between = window(asked.given.get("from"), asked.given.get("to"), tz, now)
+    if read is None:
+        tell("reading the ledger")
+    ledger = read or read_ledger(path, counted=partial(tell, "reading the ledger"))
 
     @cache
     def judge() -> ForeignReads:
-        if judged is not None:
-            return judged
-        judged_in = inside if query.name == FOREIGN_READS else None
-        return foreign_reads(ledger, engine=asked.engine, window=judged_in, tell=tell)
+        return judged or asked.judge(ledger, tell)
 
     if query.name == FOREIGN_READS:
-        result = foreign_reads_result(ledger, judge(), all_rows=asked.all_rows, fail_on_exposed=asked.fail_on_exposed)
+        reads = inside(judge(), between)
+        result = foreign_reads_result(ledger, reads, all_rows=asked.all_rows, fail_on_exposed=asked.fail_on_exposed)
     elif query.name == GAPS:
         result = gaps_result(ledger)
     else:
@@ -67,7 +78,7 @@ def ask(query: Query, path: Path, asked: Asked, judged: ForeignReads | None = No
         rows = run_query(query, ledger, values, judge, asked.limits, partial(tell, query.title.lower()))
         result = library_result(query, ledger, rows, values, judge() if query.judges else None)
     by = {"engine": asked.engine} if query.judges or query.name == FOREIGN_READS else {}
-    told = record_words(ledger, inside)
+    told = record_words(ledger, between)
     return replace(
         result,
         words=result.words + told,

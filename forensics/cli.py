@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,8 +24,9 @@ from forensics.bound import bound as bounds
 from forensics.catalogue import Query, load_queries
 from forensics.explain import NoResponse
 from forensics.explain import explain as explained
-from forensics.foreign_reads import ENGINES, EnginesDisagree
+from forensics.foreign_reads import ENGINES, EnginesDisagree, NotJudged
 from forensics.ingest import ingest
+from forensics.kept_judgements import KeptJudgements, user_cache
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
 from forensics.progress import stages
@@ -32,6 +34,7 @@ from forensics.pseudonyms import NAMED, BadCaseKey, read_case_key
 from forensics.render import FORMATS, PRINTED, write
 from forensics.result_diff import NoResult, diff, read_result
 from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, EXIT_USAGE, Result
+from forensics.safe_text import safe_text
 from forensics.window import BadWindow, zone
 
 
@@ -60,6 +63,7 @@ _CASE = click.option(
     type=click.Path(path_type=Path),
     help="Requests and tenants stand under the pseudonyms of this key file.",
 )
+_ANEW = click.option("--anew", is_flag=True, help="Judge anew, though a judgement of these very rows is kept.")
 _TZ = click.option("--tz", default="UTC", show_default=True, help="Zone of times without an offset, and of the table.")
 
 
@@ -97,6 +101,7 @@ def _query(name: str) -> Query:
 @_OUTPUT
 @_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
+@_ANEW
 @click.option("--all", "all_rows", is_flag=True, help="foreign-reads: list clean responses too.")
 @click.option(
     "--fail-on", type=click.Choice(["exposed"]), help="foreign-reads: exit 1 also where responses are only exposed."
@@ -109,7 +114,7 @@ def _query(name: str) -> Query:
 def query(
     name: str, ledger: Path, start: str | None, end: str | None, given: tuple[str, ...], tz: str, fmt: str,
     output: Path | None, case: Path | None, engine: str, all_rows: bool, fail_on: str | None, limit: int | None,
-    threads: int, memory: str, timeout: float, explain: bool,
+    threads: int, memory: str, timeout: float, explain: bool, anew: bool,
 ) -> None:  # fmt: skip
     """Run a query of the library on a ledger."""
     chosen = _query(name)
@@ -117,19 +122,24 @@ def query(
         click.echo(chosen.text)
         return
     asked = Asked(
-        _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout)
-    )
+        _given(given, start, end), tz, engine, all_rows, fail_on == "exposed", Limits(threads, memory, timeout),
+        _kept(anew),
+    )  # fmt: skip
     try:
         with stages() as tell:
             result = ask(chosen, ledger, asked, tell=tell)
         result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadParameter, BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
-    except QueryStopped as error:
+    except (QueryStopped, NotJudged) as error:
         _fail(str(error), EXIT_BROKEN)
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
+
+
+def _kept(anew: bool) -> KeptJudgements:
+    return KeptJudgements(None if anew else user_cache() / "judgements")
 
 
 def _given(pairs: tuple[str, ...], start: str | None, end: str | None) -> dict[str, str]:
@@ -198,17 +208,22 @@ def gaps(ledger: Path, tz: str, fmt: str, output: Path | None) -> None:
 @_OUTPUT
 @_CASE
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="both", show_default=True)
+@_ANEW
 @click.option("--limit", type=click.IntRange(1), help="Most rows of a table (table, md); other formats hold all.")
 def explain(
-    rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str, limit: int | None
-) -> None:
+    rid: str, ledger: Path, tz: str, fmt: str, output: Path | None, case: Path | None, engine: str, anew: bool,
+    limit: int | None,
+) -> None:  # fmt: skip
     """Show which chain of events proves what is said of a response, in order, the offending row marked."""
     try:
         with stages() as tell:
-            result = explained(_revealed(rid, ledger, case), ledger, Asked(tz=tz, engine=engine), tell)
+            asked = Asked(tz=tz, engine=engine, kept=_kept(anew))
+            result = explained(_revealed(rid, ledger, case), ledger, asked, tell)
         result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadCaseKey, LedgerError, NoResponse) as error:
         raise Usage(str(error)) from error
+    except (QueryStopped, NotJudged) as error:
+        _fail(str(error), EXIT_BROKEN)
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
@@ -225,7 +240,7 @@ def reveal(pseudonyms: tuple[str, ...], ledger: Path, case: Path) -> None:
     except (BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
     for pseudonym in pseudonyms:
-        click.echo(f"{pseudonym} {found.get(pseudonym, '?')}")
+        click.echo(safe_text(f"{pseudonym} {found.get(pseudonym, '?')}"))
     raise SystemExit(EXIT_OK if set(pseudonyms) <= set(found) else EXIT_UNKNOWN)
 
 
@@ -289,7 +304,7 @@ def _hand_out(result: Result, fmt: str, output: Path | None, tz: str) -> None:
     except OSError as error:
         raise Usage(f"{output}: {error.strerror}") from error
     for line in result.words:
-        click.echo(line, err=True)
+        click.echo(safe_text(line), err=True)
     raise SystemExit(result.exit_code)
 
 
@@ -302,6 +317,13 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_USAGE)
+    except Exception:
+        traceback.print_exc()
+        click.echo(
+            "Error: a fault of this program, not an answer: keep the ledger, and report it with the lines above",
+            err=True,
+        )
+        sys.exit(EXIT_BROKEN)
 
 
 if __name__ == "__main__":

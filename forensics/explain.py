@@ -12,7 +12,6 @@ from pathlib import Path
 from engine.ledger.reader import read_ledger
 from forensics.ask import Asked, ask
 from forensics.catalogue import load_queries
-from forensics.foreign_reads import foreign_reads
 from forensics.progress import Tell, silent
 from forensics.results import EXIT_BROKEN, EXIT_FOUND, EXIT_OK, EXIT_UNKNOWN, Result
 from forensics.rows import Row, rows_of
@@ -30,14 +29,14 @@ def explain(rid: str, path: Path, asked: Asked, tell: Tell = silent) -> Result:
     """The chain of events behind the verdict of `rid`. Raises NoResponse, LedgerError, EnginesDisagree."""
     tell("reading the ledger")
     evidence = read_ledger(path, counted=partial(tell, "reading the ledger"))
-    reads = foreign_reads(evidence, engine=asked.engine, tell=tell)
+    reads = asked.judge(evidence, tell)
     known = {row["rid"]: row for row in rows_of(reads.responses)}
     if rid not in known:
         raise NoResponse(
             f"{path}: no response {rid!r}; `forensics query foreign-reads --all` lists those that are there"
         )
     query = next(query for query in load_queries() if query.name == QUERY)
-    result = ask(query, path, replace(asked, given={"rid": rid}), reads, tell)
+    result = ask(query, path, replace(asked, given={"rid": rid}), tell=tell, read=evidence, judged=reads)
     response = known[rid]
     code = _CODES.get(Verdict(response["verdict"]), EXIT_OK)
     return replace(

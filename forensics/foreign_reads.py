@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,10 @@ from forensics.sql_engine import run as run_sql
 from forensics.verdict import Verdict
 
 ENGINES = {"duckdb": ("SQL",), "replay": ("replay",), "both": ("SQL", "replay")}
-_RUN: dict[str, Callable[[Evidence, Counted], pa.Table]] = {"SQL": run_sql, "replay": run_replay}
+
+
+class NotJudged(Exception):
+    """An engine ran into its limit of memory; says what to do."""
 
 
 class EnginesDisagree(Exception):
@@ -51,20 +55,33 @@ class ForeignReads:
 
 
 def foreign_reads(
-    ledger: Ledger, *, engine: str = "both", window: Window | None = None, tell: Tell = silent
+    ledger: Ledger, *, engine: str = "both", tell: Tell = silent, threads: int = 2, memory: str = "4GB"
 ) -> ForeignReads:
-    """Judge every response of a ledger. Raises EnginesDisagree; ValueError for an unknown engine."""
+    """Judge every response of a ledger; SQL may use `threads`, and `memory` as DuckDB writes it.
+
+    Raises EnginesDisagree, NotJudged; ValueError for an unknown engine.
+    """
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
     tell("preparing the evidence")
     evidence = prepare(ledger)
-    results = [_RUN[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
+    run: dict[str, Callable[[Evidence, Counted], pa.Table]] = {
+        "SQL": partial(_run_sql, threads=threads, memory=memory),
+        "replay": run_replay,
+    }
+    results = [run[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
     for other in results[1:]:
         _compare(results[0], other)
-    findings, judged = results[0], responses(evidence, results[0])
-    if window is not None:
-        findings, judged = _inside(window, findings, judged)
-    return ForeignReads(findings, judged, counts(judged), _unattributed(evidence))
+    judged = responses(evidence, results[0])
+    return ForeignReads(results[0], judged, counts(judged), _unattributed(evidence))
+
+
+def _run_sql(evidence: Evidence, counted: Counted, *, threads: int, memory: str) -> pa.Table:
+    try:
+        return run_sql(evidence, counted, threads=threads, memory_limit=memory)
+    except duckdb.OutOfMemoryException:
+        words = f"judging by SQL needs more than {memory} of memory; give more (--memory), or judge by --engine replay"
+        raise NotJudged(words) from None
 
 
 def _compare(one: pa.Table, other: pa.Table) -> None:
@@ -79,8 +96,11 @@ def _compare(one: pa.Table, other: pa.Table) -> None:
     raise EnginesDisagree("the engines' findings differ in their column types")
 
 
-def _inside(window: Window, findings: pa.Table, judged: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Keep the responses of the window; one whose start is not known is kept, since it cannot be ruled out."""
+def inside(reads: ForeignReads, window: Window | None) -> ForeignReads:
+    """Only the responses of the window; one whose start is not known stays, since it cannot be ruled out."""
+    if window is None:
+        return reads
+    findings, judged = reads.findings, reads.responses
     started = judged["started"].cast(pa.int64())
     keep = pc.is_null(started)
     within = pa.chunked_array([pa.array([True] * len(judged))]) if len(judged) else pa.chunked_array([[]], pa.bool_())
@@ -89,7 +109,8 @@ def _inside(window: Window, findings: pa.Table, judged: pa.Table) -> tuple[pa.Ta
     if window.end_us is not None:
         within = pc.and_(within, pc.less(started, window.end_us))
     kept = judged.filter(pc.or_(keep, pc.fill_null(within, True)))
-    return findings.filter(pc.is_in(findings["rid"], kept["rid"].combine_chunks())), kept
+    theirs = findings.filter(pc.is_in(findings["rid"], kept["rid"].combine_chunks()))
+    return ForeignReads(theirs, kept, counts(kept), reads.unattributed)
 
 
 def _unattributed(evidence: Evidence) -> int | None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forensics.rows import Row
+from forensics.safe_text import no_formula, safe_text
 
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "md")
 PRINTED = ("table", "md")
@@ -63,18 +64,18 @@ def _csv(rows: pa.Table) -> str:
 
 def _cell(value: object) -> object:
     if isinstance(value, list):
-        return " ".join(str(item) for item in value)
-    return "" if value is None else value
+        value = " ".join(str(item) for item in value)
+    return "" if value is None else no_formula(value) if isinstance(value, str) else value
 
 
 def _shown(value: object, tz: ZoneInfo) -> str:
     if isinstance(value, datetime):
         return value.replace(tzinfo=value.tzinfo or UTC).astimezone(tz).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if isinstance(value, list) and all(isinstance(item, int) for item in value):
+        return _ranges(value)
     if isinstance(value, list):
-        return (
-            _ranges(value) if all(isinstance(item, int) for item in value) else ", ".join(str(item) for item in value)
-        )
-    return "" if value is None else str(value)
+        value = ", ".join(str(item) for item in value)
+    return "" if value is None else safe_text(str(value))
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -99,7 +100,8 @@ def _table(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
     sink = io.StringIO()
     # Wide enough for every column when it goes to a file or a pipe, where nobody can widen a terminal.
     console = Console()
-    Console(file=sink, width=console.width if console.is_terminal else 200, highlight=False).print(table)
+    width = console.width if console.is_terminal else 200
+    Console(file=sink, width=width, highlight=False, markup=False, emoji=False).print(table)
     return sink.getvalue()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import traceback
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -24,7 +25,7 @@ from runbooks.lookup import find_runbook, library_files
 from runbooks.plan import make_plan
 from runbooks.store import RunStore, default_state_dir
 
-USAGE = 64
+USAGE, BROKEN = 64, 3
 
 _ENGINE = click.option(
     "--engine", "engine_path", type=click.Path(path_type=Path), help="engine.json of a running engine"
@@ -159,6 +160,12 @@ def main() -> None:
     except RunbookError as error:
         _say(f"runbook: {error}")
         sys.exit(error.exit_code)
+    except Exception:
+        traceback.print_exc()
+        _say(
+            "runbook: a fault of this program, not an answer: report it with the lines above; what the run did is kept"
+        )
+        sys.exit(BROKEN)
 
 
 def _engine(path: Path | None) -> EngineFile | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine.ledger.bounded import TooLarge, read_segment
-from engine.ledger.epochs import last_epochs
+from engine.ledger.epochs import epoch_of, last_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.gaps import Chain, LostSegment
 from engine.ledger.joining import Part
@@ -82,7 +82,8 @@ class LedgerFiles:
                 self.tell("unreadable stream", LOSS, path, f"cannot be read: {error.strerror}", "check its permissions")
                 continue
             name, _, number = path.stem.rpartition("-")
-            writer = (name, int(number)) if name and number.isdigit() else (path.stem, 0)
+            epoch = epoch_of(number) if name else None
+            writer = (path.stem, 0) if epoch is None else (name, epoch)
             self.seen.add(writer)
             if alive:
                 self.alive.add(writer)
@@ -135,8 +136,7 @@ class LedgerFiles:
 
     def _is_being_sealed(self, name: Path) -> bool:
         """Whether the segment's writer lives: its line may come at any moment, and its rows are in the stream."""
-        epoch = name.stem.split("-")[0]
-        return epoch.isdigit() and (name.parts[2].removeprefix("worker="), int(epoch)) in self.alive
+        return (name.parts[2].removeprefix("worker="), epoch_of(name.stem.split("-")[0])) in self.alive
 
     def _segment(self, manifest: Path, line: SegmentLine) -> None:
         writer = (line.worker, line.epoch)

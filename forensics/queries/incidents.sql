@@ -10,7 +10,7 @@
 --   quiet: {type: duration, default: 24h, is: what comes longer after the last of a cause is an incident of its own}
 --   recent: {type: duration, default: 10m, is: "growing means that something came so long before the end of the record, or later"}
 -- columns:
---   id: "the same for the same cause and beginning, whatever comes later"
+--   id: "the same for the same cause, whatever comes later: of the cause and when the first of its responses ended, or its first detection came"
 --   severity: "critical: another tenant's content in an answer; high: the same tenant's, or content of nobody's; medium: exposed, or unknown; low: nothing of anybody's was read"
 --   cause: "mechanism M1 to M14 or P0, `record lost`, `mechanism unknown`, or the detector alone"
 --   first: when its first response began, or its first detection came
@@ -38,18 +38,18 @@
 CREATE TEMP TABLE concerned AS
 WITH
 told AS (
-    SELECT r.rid, r.verdict, r.tenant, r.started AS t,
+    SELECT r.rid, r.verdict, r.tenant, r.started AS t, coalesce(r.finished, r.started) AS known,
            CASE WHEN r.verdict = 'unknown' AND r.mechanism IN ('', 'mechanism unknown') THEN 'record lost'
                 WHEN r.mechanism = '' THEN 'mechanism unknown' ELSE r.mechanism END AS cause
     FROM responses AS r WHERE r.verdict <> 'clean'
 ),
 by_verdict AS (
-    SELECT t.cause, t.t, t.rid, t.verdict, t.tenant, f.donor_tenant, f.worker, NULL AS detector
+    SELECT t.cause, t.t, t.known, t.rid, t.verdict, t.tenant, f.donor_tenant, f.worker, NULL AS detector
     FROM told AS t LEFT JOIN findings AS f ON f.rid = t.rid AND f.kind <> 'clean'
 ),
 by_detector AS (
     SELECT coalesce(a.cause, b.cause, 'detector ' || d.detector) AS cause,
-           CASE WHEN a.cause IS NOT NULL THEN a.t WHEN b.cause IS NOT NULL THEN b.t ELSE d.t END AS t,
+           CASE WHEN a.cause IS NOT NULL THEN a.t WHEN b.cause IS NOT NULL THEN b.t ELSE d.t END AS t, coalesce(a.known, b.known, d.t) AS known,
            coalesce(a.rid, b.rid, d.rid) AS rid, NULL AS verdict, NULL AS tenant, NULL AS donor_tenant, d.worker, d.detector
     FROM all_detections AS d
     LEFT JOIN told AS a ON a.rid = d.rid
@@ -67,11 +67,12 @@ spaced AS (
 SELECT *, sum(begins) OVER (PARTITION BY cause ORDER BY t ROWS UNBOUNDED PRECEDING) AS episode FROM spaced;
 
 -- step: incidents
--- The gravest first.
+-- The gravest first. An incident is named by its cause and when the first of its responses ended: one that began earlier and
+-- ends later, as the record grows, leaves the name as it is.
 WITH
 ends AS (SELECT max(t) AS last FROM (SELECT t FROM requests UNION ALL SELECT t FROM gauges UNION ALL SELECT t FROM pages) AS rows),
 folded AS (
-    SELECT cause, episode, min(t) AS first, max(t) AS last, count(DISTINCT rid) AS responses,
+    SELECT cause, episode, min(known) AS known, min(t) AS first, max(t) AS last, count(DISTINCT rid) AS responses,
            count(DISTINCT rid) FILTER (WHERE verdict = 'contaminated') AS contaminated, count(DISTINCT rid) FILTER (WHERE verdict = 'corrupt') AS corrupt,
            count(DISTINCT rid) FILTER (WHERE verdict = 'exposed') AS exposed, count(DISTINCT rid) FILTER (WHERE verdict = 'unknown') AS unknown,
            count(DISTINCT tenant) FILTER (WHERE verdict = 'contaminated') AS tenants, count(DISTINCT donor_tenant) AS donor_tenants,
@@ -81,7 +82,7 @@ folded AS (
            list_sort(list_distinct(list(rid) FILTER (WHERE rid IS NOT NULL))) AS rids
     FROM episodes GROUP BY cause, episode
 )
-SELECT 'I-' || substr(md5(cause || '|' || CAST(first AS VARCHAR)), 1, 8) AS id,
+SELECT 'I-' || substr(md5(cause || '|' || coalesce(CAST(known AS VARCHAR), '')), 1, 8) AS id,
        CASE WHEN crosses THEN 'critical' WHEN contaminated + corrupt > 0 THEN 'high' WHEN exposed + unknown > 0 THEN 'medium' ELSE 'low' END AS severity,
        cause, first, f.last, CASE WHEN e.last - f.last <= $recent THEN 'yes' ELSE 'no' END AS growing, responses, contaminated, corrupt, exposed,
        unknown, tenants, donor_tenants, coalesce(detectors, []) AS detectors, detections, coalesce(workers, []) AS workers, coalesce(rids, []) AS rids

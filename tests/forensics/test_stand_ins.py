@@ -5,7 +5,6 @@ A failing example is a list of seeds; the changes that a seed makes are those of
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from all_scenes import SCENES
+from depth import THOROUGH
 from ledger_surgery import Surgery
 from merged_evidence import merged
 
@@ -32,7 +32,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_logs"
 NAMES = [*SCENES, *sorted(path.name for path in (SAMPLES / "classes").iterdir()), "gappy", "prefix-cross-tenant"]
 RESTARTED = "gappy"
 """Has workers of several lives, by which `merged` tells ledgers apart."""
-SEEDS = int(os.environ.get("KVWITNESS_SEEDS", "3"))
+SEEDS = 20 if THOROUGH else 2
 """Changed ledgers per ledger."""
 
 LedgerOf = Callable[[str], Ledger]

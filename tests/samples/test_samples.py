@@ -127,8 +127,8 @@ def assert_quoted(text: str, sample: Sample, judged, monkeypatch) -> None:
     """Every command that a text quotes prints what it quotes."""
     monkeypatch.chdir(HERE.parent)
     ledger, reads = read_ledger(sample.ledger.relative_to(HERE.parent)), judged(sample)  # once is enough
+    monkeypatch.setattr(forensics.ask.Asked, "judge", lambda asked, ledger, tell: reads)
     for module in (forensics.ask, forensics.explain):
-        monkeypatch.setattr(module, "foreign_reads", lambda ledger, **asked: reads)
         monkeypatch.setattr(module, "read_ledger", lambda path, **asked: ledger)
     quotes = QUOTE.findall(text)
     assert quotes
