@@ -78,9 +78,14 @@ def guarded(hook: Hook, handlers: Recording, signature: inspect.Signature) -> Ca
     warnings = [MOST_WARNINGS]
     shift = 0 if hook.kind == BEFORE else 1
     named = [("owner" if name == "self" else name, *_place(signature, name)) for name in hook.needs]
+    placed = [(ours, place + shift) for ours, _, place, _ in named]
+    most = max((place for _, place in placed), default=0)
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
+            if len(args) > most:  # all that is read stands in its place, as nearly always
+                handle(result=args[0] if shift else None, **{ours: args[place] for ours, place in placed})
+                return
             count = len(args) - shift
             said = {
                 ours: args[place + shift] if place < count else kwargs.get(name, default)

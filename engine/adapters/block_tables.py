@@ -34,6 +34,7 @@ class Life:
     computed: int = 0
     until: int = 0
     cached: int = 0
+    admitted: bool = False
     is_bound: bool = False
     decoding: bool = False
     paused: bool = False
@@ -60,7 +61,8 @@ class BlockTables:
         """Give blocks to a request, at the end of its table; who had them before has them no more."""
         if not pages:
             return
-        self._evict([page for page in pages if self._tag[page]])
+        if used := [page for page in pages if self._tag[page]]:
+            self._evict(used)
         named = np.array(pages, np.int32)
         give = self._recorder.append if op == "append" else self._recorder.reserve
         tag = give(POOL, life.req, named, pos=len(life.pages))

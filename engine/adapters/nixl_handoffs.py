@@ -40,6 +40,7 @@ class NixlHandoffs:
         self._recorder, self._tables, self._one_rid, self._name = recorder, tables, one_rid, name
         self._reads: dict[str, Read] = {}
         self._leases: dict[str, int] = {}
+        self._doubtful: set[str] = set()
 
     def lease(self, request_id: str, life: Life, params: dict[str, Any]) -> bool:
         """Prefill has ended and names the blocks that may be read; False where it names none."""
@@ -76,7 +77,7 @@ class NixlHandoffs:
         self._recorder.record("transfers", "ack", xfer=xfer, req=life.req, outstanding=0, status="sent")
 
     def read(self, request_id: str, life: Life) -> None:
-        """Decode's worker says that everything it was asked to read is there."""
+        """Decode's worker says that everything it was asked to read is there; who has ended meanwhile takes none of it."""
         asked = self._reads.pop(request_id, None)
         if asked is None:
             return
@@ -85,6 +86,8 @@ class NixlHandoffs:
         self._recorder.record(
             "transfers", "ack", xfer=xfer, req=life.req, peer=row["peer"], outstanding=0, status="sent"
         )
+        if life.ended:
+            return
         self._recorder.pages("receipt", POOL, life.req, row["dst_tag"], row["dst_pages"], pos=row["pos"], xfer=xfer)
         self._recorder.record("requests", "commit", req=life.req, covered_tokens=asked.covered)
 
@@ -94,11 +97,17 @@ class NixlHandoffs:
         if asked is not None:
             self._recorder.record("transfers", "fail", **asked.row, bytes=None, status="failed")
 
+    def doubt(self) -> None:
+        """One of several ranks has let a lease expire, and may say so long before the last lets it go: any can be it."""
+        self._doubtful |= self._leases.keys()
+
     def let_go(self, request_id: str, life: Life, acknowledged: bool) -> None:
         """Prefill's blocks are kept no more: every reader said that it is done, or else a timer may have ended it."""
         xfer = self._leases.pop(request_id, None)
         if xfer is None:
             return
+        acknowledged = acknowledged and request_id not in self._doubtful
+        self._doubtful.discard(request_id)
         life.cause = "drained" if acknowledged else "lease"
         if acknowledged:
             self._recorder.record("transfers", "ack", xfer=xfer, req=life.req, outstanding=0, status="received")

@@ -37,6 +37,10 @@ def _generated(match: Match, t_us: int | None) -> Iterator[Said]:
     yield Observed(t_us, "requests", "finish" if ended else "abort", columns, external_id(match["rid"]))
 
 
+def _failed(match: Match, t_us: int | None) -> Iterator[Said]:
+    yield Observed(t_us, "requests", "abort", {"reason": match["why"] or "failed"}, external_id(match["rid"]))
+
+
 def _pool(match: Match, t_us: int | None) -> Iterator[Said]:
     yield Observed(t_us, "workers", "config", {"pool_tokens": digits(match["tokens"])})
 
@@ -113,6 +117,7 @@ def patterns(notes: Notes) -> tuple[Pattern, ...]:
             r"(?P<rid>\S+)(?: \(streaming (?:delta|complete)\))?: output: .*, finish_reason: (?P<reason>\S+)", _generated,
         ),
         pattern("request aborted", "", r"Request (?P<rid>\S+) aborted\.", _request("abort", {"reason": "aborted"})),
+        pattern("request failed", "", r"Request (?P<rid>\S+) failed(?: \((?P<why>[a-z ]+)\)| due to .*)?\.", _failed),
         pattern("requests aborted", "Aborted request(s) ", r"(?P<rids>.*)\.", _requests),
         pattern(
             "interval", "",
@@ -130,6 +135,7 @@ def patterns(notes: Notes) -> tuple[Pattern, ...]:
             r"Recovered from KV load failure: (?P<got>\d+) request\(s\) rescheduled \(\d+ tokens affected\).*",
             _check("kv-load"),
         ),
+        pattern("engine died", "EngineCore encountered a fatal error", r"\..*", _check("engine")),
         pattern("NIXL failure", "NIXL transfer failure: ", r".*? \| Context: (?P<context>\{.*\})", _nixl_failure),
         pattern(
             "lease expired", "Releasing expired KV blocks for request ", r"(?P<rid>\S+) which were retrieved by .*",

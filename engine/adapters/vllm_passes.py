@@ -2,6 +2,7 @@
 
 Invariant: a pass's decoding requests stand in a row before those that compute a prompt, so that a prompt's last chunk
 is bound after every row whose pass it did not decode in; a request that decodes and is left out of a pass is paused.
+Passes that repeat the one before are counted, and told before anything else is.
 """
 
 from __future__ import annotations
@@ -25,15 +26,45 @@ class Passes:
         self._skipped = 0
         self._after = 0  # the last seq when the pass before had been recorded
         self._ended_us = 0
+        self._same: list[Life] = []  # who decoded in the pass before, where it may be repeated
+        self._left = 0  # repeats before a block of theirs is full
+        self._until_us = 0  # when the row of the repeats is full
+        self._repeats = 0  # those that are not told yet
+        self._first_us = self._last_us = 0  # when the first and the last of them began
 
     @property
     def steps(self) -> int:
         """Rows' passes so far; one that both decoded and computed prompts counts as two."""
-        return self._runs.steps
+        return self._runs.steps + self._repeats
 
     def close_run(self) -> None:
         """Some other row is about to be written."""
+        self._tell_repeats()
         self._runs.close()
+
+    def repeat(self, start_us: int, end_us: int) -> bool:
+        """A pass over the requests of the pass before, one token each, has run; False where it is to be noted as any other."""
+        if self._left <= self._repeats or self._recorder.seq != self._after or start_us >= self._until_us:
+            return False
+        start = max(start_us, self._ended_us)
+        if not self._repeats:
+            self._first_us = start
+        self._repeats += 1
+        self._last_us, self._ended_us = start, end_us
+        return True
+
+    def _tell_repeats(self) -> None:
+        """What has been counted takes place, as if each pass had been noted."""
+        count, self._repeats, self._left = self._repeats, 0, 0
+        if not count:
+            return
+        for life in self._same:
+            life.computed += count
+            life.last_us = self._ended_us
+        batch = tuple(life.req for life in self._same)
+        self._runs.note(
+            "decode", batch, self._after, self._first_us, self._ended_us, passes=count, last_us=self._last_us
+        )
 
     def forget(self, life: Life) -> None:
         """A request runs no more."""
@@ -46,6 +77,7 @@ class Passes:
 
         `others`: all but those that decode and have had a token before.
         """
+        self._tell_repeats()
         since, start = max(since_seq, self._after), max(start_us, self._ended_us)
         if self._skipped or len(decoding) != len(self._decoding):
             since = max(since, self._skip(decoding))
@@ -60,6 +92,10 @@ class Passes:
                 if not life.has_token:
                     life.has_token = True
                     self._recorder.record("requests", "first_token", req=life.req)
+        elif decoding and not self._skipped:
+            size = self._tables.page_tokens
+            self._same, self._left = decoding, min(size - 1 - life.computed % size for life in decoding)
+            self._until_us = self._runs.until_us(start)
         self._after, self._ended_us = self._recorder.seq, end_us
 
     def _decode(self, lives: list[Life], since: int, start: int, end: int) -> None:

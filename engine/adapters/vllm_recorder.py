@@ -60,7 +60,9 @@ class VllmRecorder:
         self._begun: deque[tuple[int, int]] = deque(
             maxlen=MOST_UNDER_WAY
         )  # last seq and time when a pass was handed over
+        self._counts: Mapping[str, int] = {}
         self._told_us = 0
+        self._ranks = 1
         self._is_followed = True
 
     @property
@@ -83,6 +85,7 @@ class VllmRecorder:
         self._tables = BlockTables(recorder, found.blocks, found.page_tokens)
         self._handoffs = NixlHandoffs(recorder, self._tables, self._settings.one_rid, self._name)
         self._passes = Passes(recorder, self._tables)
+        self._ranks = found.start["tp_size"] * found.start["pp_size"]
         recorder.record("workers", "start", ordinal=place.first_ordinal, **found.start)
         recorder.record("workers", "config", pool=POOL, **found.config)
         for hook, why in self._missing.items():
@@ -115,6 +118,7 @@ class VllmRecorder:
         if not params.get("remote_block_ids"):
             return
         self._passes.close_run()
+        self._admitted(life)
         if not num_external_tokens:
             self._handoffs.found_all(life, params)
             return
@@ -159,39 +163,46 @@ class VllmRecorder:
             return
         since, start = self._begun.popleft() if self._begun else (recorder.seq, self._clock())
         now, counts = self._clock(), scheduler_output.num_scheduled_tokens
-        sampled, places = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
-        if counts:
-            if scheduler_output.scheduled_spec_decode_tokens:
-                recorder.miss("pages", POOL)
-            decoding, others = [], []
-            for request_id, count in counts.items():
-                life = self._lives.get(request_id)
-                if life is None or life.ended or not life.pages:
-                    continue
-                if life.decoding:
-                    decoding.append(life)
-                if not (life.decoding and life.has_token):
-                    others.append((life, count, bool(sampled and sampled[places[request_id]])))
-            self._passes.note(decoding, others, since, start, now)
+        drafted = scheduler_output.scheduled_spec_decode_tokens
+        if drafted:
+            recorder.miss("pages", POOL)
+        if counts and (drafted or counts != self._counts or not self._passes.repeat(start, now)):
+            self._counts = counts
+            self._note(counts, model_runner_output, since, start, now)
         if now - self._told_us >= TOLD_EVERY_US:
             self._tell(owner, now)
+
+    def _note(self, counts: Mapping[str, int], output: Any, since: int, start: int, now: int) -> None:
+        sampled, places = output.sampled_token_ids, output.req_id_to_index
+        decoding, others = [], []
+        for request_id, count in counts.items():
+            life = self._lives.get(request_id)
+            if life is None or life.ended or not life.pages:
+                continue
+            if life.decoding:
+                decoding.append(life)
+            if not (life.decoding and life.has_token):
+                others.append((life, count, bool(sampled and sampled[places[request_id]])))
+        self._passes.note(decoding, others, since, start, now)
 
     def moved(self, owner: Any, kv_connector_output: Any, result: Any) -> None:
         """Workers tell which reads are over, on either side."""
         output = kv_connector_output
         told = getattr(output.kv_connector_stats, "data", None) or {}
         expired, late = (len(told.get(f"num_{name}", ())) for name in ("kv_expired_reqs", "notifications_after_expiry"))
-        failed, invalid = (getattr(output, name, None) for name in ("failed_recving", "invalid_block_ids"))
+        failed, invalid = (getattr(output, name, None) or () for name in ("failed_recving", "invalid_block_ids"))
         if self.recorder is None or not (
-            output.finished_recving or output.finished_sending or failed or invalid or late
+            output.finished_recving or output.finished_sending or failed or invalid or expired or late
         ):
             return
         self._passes.close_run()
+        if expired and self._ranks > 1:
+            self._handoffs.doubt()
+        for request_id in failed:  # they stand among those that are over, too
+            self._handoffs.failed(request_id)
         for request_id in output.finished_recving or ():
             if (life := self._lives.get(request_id)) is not None:
                 self._handoffs.read(request_id, life)
-        for request_id in failed or ():
-            self._handoffs.failed(request_id)
         if invalid:
             self.recorder.miss("transfers")
         for request_id in output.finished_sending or ():
@@ -283,6 +294,7 @@ class VllmRecorder:
             life, table = self._lives.get(request_id), list(groups[0])
             if life is None:
                 continue
+            self._admitted(life)
             life.computed, life.until = computed, owner.requests[request_id].num_tokens
             if life.pages:  # reserved when a read was asked for
                 if table[: len(life.pages)] != life.pages:
@@ -307,6 +319,12 @@ class VllmRecorder:
         if is_loaded:  # by a connector that is not followed
             self._lose("transfers")
 
+    def _admitted(self, life: Life) -> None:
+        """A request has been given blocks for the first time."""
+        if not life.admitted:
+            life.admitted = True
+            self._rows.recorder.record("requests", "admit", req=life.req)
+
     def _was_filed(self, page: int, reader: Life) -> bool:
         """Whether a request can have found a block in the prefix cache: what it files itself, it had from elsewhere."""
         filing = (pages for life, pages, _, _ in self._filing if life is not reader)
@@ -314,7 +332,7 @@ class VllmRecorder:
 
     def _flush_filing(self) -> None:
         for life, pages, keys, pos in self._filing:
-            if set(pages) <= set(life.pages):  # else it was preempted before a pass had them
+            if life.pages[pos : pos + len(pages)] == pages:  # else it was preempted before a pass had them
                 self._tables.file(life, pages, keys, pos)
         self._filing.clear()
 

@@ -45,6 +45,54 @@ at_once AS (
 SELECT worker, held_from AS t, pages FROM whole
 UNION ALL SELECT worker, t, pages FROM at_once;
 
+-- step: named_handoffs
+-- Where a recorder names the pages that decode opened for a handoff: them, and how many of the first each mover filled,
+-- the one that filled fewest and the one that filled most. A handoff that was filled otherwise than from its first page
+-- on, or elsewhere than where it was opened, is left out.
+CREATE TEMP TABLE named_handoffs AS
+WITH
+by_mover AS (
+    SELECT room, CAST(sum(n) AS BIGINT) AS filled, max(coalesce(pos, 0) + n) AS reached, max(coalesce(parts, 1)) AS parts,
+           CASE WHEN count(dst_pages) = count(*) THEN flatten(list(dst_pages ORDER BY coalesce(pos, 0))) END AS named
+    FROM transfers
+    WHERE op = 'done' AND room IS NOT NULL AND coalesce(dst_pool, 'kv') = 'kv' AND peer IS DISTINCT FROM worker
+    GROUP BY room, worker, epoch
+),
+moved AS (
+    SELECT room, min(filled) AS least, max(filled) AS most, any_value(named) AS named FROM by_mover
+    GROUP BY room HAVING bool_and(filled = reached AND parts = 1)
+),
+opened AS (
+    SELECT room, worker, epoch, max(req) AS req, max(seq) AS seq, any_value(dst_pages) AS pages
+    FROM transfers WHERE op = 'grant' AND room IS NOT NULL AND dst_pages IS NOT NULL AND coalesce(dst_pool, 'kv') = 'kv'
+    GROUP BY room, worker, epoch HAVING count(*) = 1
+),
+taken AS (SELECT worker, epoch, req, min(seq) AS seq FROM requests WHERE op = 'commit' GROUP BY worker, epoch, req)
+SELECT o.room, o.worker, o.epoch, o.seq, o.pages, m.least, m.most, t.seq AS taken,
+       count(*) OVER (PARTITION BY o.worker, o.epoch, coalesce(q.rid, '?' || o.room) ORDER BY o.seq) AS attempt
+FROM opened AS o
+JOIN moved AS m ON m.room = o.room AND coalesce(m.named = o.pages[1:m.most], true)
+LEFT JOIN taken AS t ON t.worker = o.worker AND t.epoch = o.epoch AND t.req = o.req
+LEFT JOIN told_requests AS q ON q.worker = o.worker AND q.epoch = o.epoch AND q.req = o.req
+WHERE NOT EXISTS (SELECT 1 FROM pages AS p WHERE p.worker = o.worker AND p.epoch = o.epoch AND p.op = 'scrub');
+
+-- step: another_had
+-- Handoffs whose unfilled pages hold what another request's handoff, taken before they were opened, had put there.
+CREATE TEMP TABLE another_had AS
+WITH
+put AS (
+    SELECT worker, epoch, page, min(taken) AS taken
+    FROM (
+        SELECT worker, epoch, taken, unnest(pages[1:least]) AS page FROM named_handoffs AS h
+        WHERE taken IS NOT NULL AND EXISTS (
+            SELECT 1 FROM named_handoffs AS s WHERE s.worker = h.worker AND s.epoch = h.epoch AND s.most < len(s.pages)
+        )
+    )
+    GROUP BY worker, epoch, page
+),
+unfilled AS (SELECT room, worker, epoch, seq, unnest(pages[most + 1:]) AS page FROM named_handoffs WHERE attempt = 1)
+SELECT DISTINCT u.room FROM unfilled AS u JOIN put AS p USING (worker, epoch, page) WHERE p.taken < u.seq;
+
 -- step: bound
 -- A write that lands late can reach whoever holds those pages then: nothing in a log says who.
 WITH
@@ -76,7 +124,7 @@ placed AS (
     WHERE over_limit OR placeholder OR lengths_differ OR short_transfer OR after_timeout OR alarm OR unseen
 )
 SELECT rid,
-       CASE WHEN is_unfilled AND unfilled_pages + filled_pages > pool_pages THEN 'least' WHEN is_unfilled THEN 'unfilled' ELSE 'possible' END AS bound,
+       CASE WHEN is_unfilled AND (unfilled_pages + filled_pages > pool_pages OR room IN (SELECT room FROM another_had)) THEN 'least' WHEN is_unfilled THEN 'unfilled' ELSE 'possible' END AS bound,
        concat_ws(
            ' ', CASE WHEN over_limit THEN 'over-limit' END, CASE WHEN placeholder THEN 'placeholder' END,
            CASE WHEN lengths_differ THEN 'lengths-differ' END, CASE WHEN short_transfer THEN 'short-transfer' END,

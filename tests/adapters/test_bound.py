@@ -194,3 +194,25 @@ def test_a_recorded_ledger_can_be_bounded_too(sample):
     rows, counts = bound(SAMPLES / sample / "ledger")
     expected = json.loads((SAMPLES / sample / "expected.json").read_text())
     assert {one["rid"] for one in expected["contaminated"]} <= set(rows) and counts["most"] == len(rows)
+
+
+@pytest.mark.parametrize("sample", SMALL)
+def test_where_pages_are_named_least_accuses_nobody_wrongly(sample):
+    rows, _ = bound(SAMPLES / sample / "ledger")
+    expected = json.loads((SAMPLES / sample / "expected.json").read_text())
+    guilty = {one["rid"] for one in expected["contaminated"]}
+    least = {rid for rid, row in rows.items() if row["bound"] == "least"}
+    assert least <= guilty
+    if sample == "classes/m01-short-handoff":
+        assert least == guilty
+
+
+def test_where_decode_names_its_pages_the_incident_is_bounded_from_below(tmp_path):
+    expected = json.loads((SAMPLES / "glm53-155/expected.json").read_text())
+    customers = {one["rid"] for one in expected["contaminated"] if one["purpose"] == "customer"}
+    own = tmp_path / "own"
+    own.write_text("".join(f"{one['rid']}\n" for one in expected["contaminated"] if one["purpose"] != "customer"))
+    rows, counts = bound(SAMPLES / "glm53-155/ledger", "--without", str(own))
+    assert (counts["least"], counts["most"]) == (155, 157)
+    assert {rid for rid, row in rows.items() if row["bound"] == "least"} == customers
+    assert {rid for rid, row in rows.items() if row["bound"] == "unfilled"} == {"fresh-0", "fresh-1"}

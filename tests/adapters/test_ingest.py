@@ -50,6 +50,17 @@ def test_every_capture_reads_without_an_unknown_field(name, tmp_path):
     assert rows(ledger, "requests") and rows(ledger, "cache")
 
 
+def test_the_log_of_an_engine_that_died_of_a_placeholder_tells_its_death(tmp_path):
+    done, ledger = ingested(CAPTURES / "vllm-crash", tmp_path, year=2026)
+    assert not done.notes.unknown and not done.notes.skipped and not ledger.problems
+    assert [(row["detector"], row["n"]) for row in rows(ledger, "checks")] == [("engine", 1)]
+    asked = {row["rid"]: row["req"] for row in rows(ledger, "requests") if row["op"] == "receive"}
+    ended = [(row["req"], row["op"], row["reason"]) for row in rows(ledger, "requests") if row["op"] != "receive"]
+    assert ended == [(asked["cmpl-pd-stub-0"], "abort", "engine dead")]
+    config = rows(ledger, "workers")[1]
+    assert (config["pool_pages"], config["page_tokens"], config["context_tokens"]) == (24, 32, 512)
+
+
 def test_the_missing_first_seven_batches_are_a_gap_of_the_ledger(tmp_path):
     done, ledger = ingested(CAPTURES / "vllm-pd-nixl", tmp_path)
     assert "prefill/frames.bin: batches 0 to 6 of the KV event stream are missing" in done.notes.lost

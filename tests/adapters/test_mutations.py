@@ -13,6 +13,8 @@ from test_sglang_requests import finished
 from test_vllm_log import CASES as VLLM
 
 from engine.adapters.crash_dump import read_dump
+from engine.adapters.folder import Kind, kind_of
+from engine.adapters.folder_reading import Reading, read_folder
 from engine.adapters.ingest import ingest_folder
 from engine.adapters.kv_frames import Frame, read_capture, read_decoded, read_frames
 from engine.adapters.notes import Notes
@@ -94,15 +96,26 @@ def test_mutated_lines_are_taken_or_told(kind):
     assert all(skip.where.startswith("f") and skip.why for skip in notes.skips)
 
 
-def test_mutated_frames_are_taken_or_told():
-    batch = msgpack.packb(
-        [
-            1_796_000_000.0,
-            [{"type": "BlockStored", "block_hashes": [1, 2], "medium": "GPU"}, ["BlockRemoved", [1], "GPU"]],
-            0,
-        ]
-    )
-    draw = random.Random(SEED)
+STORED = {
+    "type": "BlockStored", "block_hashes": [1, (1 << 64) - 2], "parent_block_hash": b"\x07" * 32, "token_ids": [5, 6],
+    "block_size": 1, "lora_id": None, "medium": "GPU", "lora_name": None, "extra_keys": [["salt"], None],
+}  # fmt: skip
+EVENTS = {
+    "maps, as vLLM and SGLang send them": [
+        STORED, {"type": "BlockStored", "block_hashes": [-3], "medium": "GPU", "cache_salt": "salt", "session_id": "s"},
+        {"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"}, {"type": "AllBlocksCleared"},
+    ],
+    "arrays, as older releases send them": [
+        ["BlockStored", *list(STORED.values())[1:]], ["BlockRemoved", [-1, b"\x01" * 32], "GPU"], ["AllBlocksCleared"],
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", EVENTS)
+def test_mutated_frames_are_taken_or_told(layout):
+    batch = msgpack.packb([1_796_000_000.0, EVENTS[layout], 0])
+    draw = random.Random(f"{SEED} {layout}")
+    assert len(list(read_frames([Frame(0, batch)], "f", KEYED, Notes()))) == len(EVENTS[layout])
     for seq in range(MUTANTS):
         notes = Notes()
         rows = [
@@ -130,6 +143,36 @@ def test_mutated_captures_and_dumps_never_crash():
         notes = Notes()
         list(read_dump(mutated(dump, draw), "f", KEYED, notes))
         assert told(notes)
+
+
+DOCUMENTS = {
+    "server info": (
+        Kind.SERVER_INFO,
+        {"disaggregation_mode": "prefill", "page_size": 64, "context_length": 4096, "max_total_num_tokens": 640, "max_req_input_len": 634},
+    ),
+    "loads": (
+        Kind.LOADS,
+        {"timestamp": 1789387204.5, "loads": [{"num_running_reqs": 3, "num_used_tokens": 130, "max_total_num_tokens": 640},
+                                              {"dp_rank": 1, "queues": {"waiting": 2}, "disaggregation": {"mode": "prefill"}}]},
+    ),
+    "transcript": (Kind.TRANSCRIPT, json.loads((CAPTURES / "vllm-pd-nixl/requests.json").read_text())[:4]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_mutated_documents_are_taken_or_told(name, tmp_path):
+    kind, record = DOCUMENTS[name]
+    original, path = json.dumps(record).encode(), tmp_path / "worker" / "a.json"
+    path.parent.mkdir()
+    path.write_bytes(original)
+    assert kind_of(path) is kind
+    draw = random.Random(f"{SEED} {name}")
+    for _ in range(MUTANTS):
+        path.write_bytes(mutated(original, draw))
+        notes = Notes()
+        read_folder(tmp_path, Reading(UTC, 2026, KEYED), notes)
+        assert told(notes), path.read_bytes()
+        assert all(skip.where.startswith("worker/a.json") and skip.why for skip in notes.skips)
 
 
 def test_a_folder_of_mutants_becomes_a_ledger_that_holds(tmp_path):

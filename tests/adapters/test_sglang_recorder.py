@@ -126,6 +126,32 @@ def test_the_counts_bound_it_to_the_page(incident):
     assert row["rules"] == "over-limit placeholder short-transfer"
 
 
+@pytest.mark.parametrize(("destination", "least"), [(range(7, 18), 1), ([5, *range(9, 19)], 0)])
+def test_pages_that_another_request_had_filled_bound_it_from_below(tmp_path, destination, least):
+    """Of `whole`, pages 5 to 8 were filled; `short` was let have some of them, or only in the place that was filled anew."""
+    prefill, decode = Process(tmp_path, "prefill"), Process(tmp_path, "decode", pool=2048)
+    play_prefill(prefill, "whole", 1, 200, [1, 2, 3, 4])
+    play_decode(decode, "whole", 1, 200, [5, 6, 7, 8])
+    play_prefill(prefill, "short", 2, 700, [9], refuse=True)
+    play_decode(decode, "short", 2, 700, destination)
+    prefill.recorder.close()
+    decode.recorder.close()
+    found = json.loads(CliRunner().invoke(cli, ["bound", "--ledger", str(tmp_path), "--format", "json"]).stdout)
+    assert [found["bound"][name] for name in ("least", "unfilled", "most")] == [least, 1, 1]
+
+
+def test_a_retry_may_read_what_its_own_earlier_try_had_put_there(tmp_path):
+    prefill, decode = Process(tmp_path, "prefill"), Process(tmp_path, "decode", pool=2048)
+    play_prefill(prefill, "again", 1, 200, [1, 2, 3, 4])
+    play_decode(decode, "again", 1, 200, [5, 6, 7, 8])
+    play_prefill(prefill, "again", 2, 700, [9], refuse=True)
+    play_decode(decode, "again", 2, 700, range(5, 16))
+    prefill.recorder.close()
+    decode.recorder.close()
+    found = json.loads(CliRunner().invoke(cli, ["bound", "--ledger", str(tmp_path), "--format", "json"]).stdout)
+    assert found["bound"]["least"] == 0
+
+
 def test_holds_end_by_a_word_or_by_a_timer(tmp_path):
     decode = Process(tmp_path, "decode")
     engine = decode.engine

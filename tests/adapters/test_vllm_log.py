@@ -25,6 +25,15 @@ CASES = [
     ),
     ("Request cmpl-ok-0-b78c9276 aborted.", [("requests", "abort", "cmpl-ok-0", None, {"reason": "aborted"})]),
     (
+        "Request cmpl-ok-0-b78c9276 failed (engine dead).",
+        [("requests", "abort", "cmpl-ok-0", None, {"reason": "engine dead"})],
+    ),
+    ("Request cmpl-ok-0-b78c9276 failed due to no room.", [("requests", "abort", "cmpl-ok-0", None, {"reason": "failed"})]),
+    (
+        "EngineCore encountered a fatal error.",
+        [("checks", "mismatch", None, None, {"detector": "engine", "pool": "kv", "n": 1})],
+    ),
+    (
         f"NIXLConnector request_finished(cmpl-ok-0-b78c9276), request_status=FINISHED, kv_transfer_params={PARAMS}",
         [
             (

@@ -1,5 +1,7 @@
 """The vLLM recorder on stand-ins: what it writes, what forensics makes of it, and that it harms nothing."""
 
+import random
+
 import pytest
 import vllm_stand_in
 from vllm_stand_in import PAGE, Request
@@ -9,6 +11,7 @@ from engine.adapters.nixl_handoffs import xfer_of
 from engine.adapters.recorder_settings import Settings
 from engine.adapters.vllm_hooks import HOOKS
 from engine.adapters.vllm_names import api_id
+from engine.adapters.vllm_passes import Passes
 from engine.adapters.vllm_plugin import start
 from engine.adapters.vllm_recorder import VllmRecorder
 from engine.adapters.vllm_settings import VllmSettings
@@ -27,7 +30,7 @@ class Site:
         self.t += 1000
         return self.t
 
-    def worker(self, role=None, blocks=16, groups=1, without=()):
+    def worker(self, role=None, blocks=16, groups=1, ranks=1, without=()):
         settings = Settings(self.place, "" if role else "alone", len(self.recorders), b"k" * 16)
         recorder = VllmRecorder(VllmSettings(settings, one_rid=self.one_rid), self.now, Meter(now_ns=lambda: 0))
         engine = vllm_stand_in.StandIn()
@@ -40,7 +43,7 @@ class Site:
         start(recorder, resolve)
         self.recorders.append(recorder)
         self.engines.append(engine)
-        return engine.scheduler(role, blocks, groups)
+        return engine.scheduler(role, blocks, groups, ranks)
 
     def close(self):
         for recorder in self.recorders:
@@ -73,8 +76,8 @@ def rows(ledger, table, op=None):
     return [row for row in ledger.tables[table].to_pylist() if op is None or row["op"] == op]
 
 
-def pair(site):
-    return site.worker("kv_producer"), site.worker("kv_consumer")
+def pair(site, ranks=1):
+    return site.worker("kv_producer", ranks=ranks), site.worker("kv_consumer", ranks=ranks)
 
 
 def prefill(scheduler, name, prompt):
@@ -114,6 +117,7 @@ def test_the_rows_of_a_request_name_its_blocks_and_its_slots(site):
         ("reserve", 0, None), ("write", 0, 6), ("bind", 0, 6), ("write", 1, 4), ("append", 2, None),
         ("unbind", None, None), ("unbind", None, None), ("free", None, None),
     ]  # fmt: skip
+    assert [row["op"] for row in rows(ledger, "requests")] == ["receive", "admit", "first_token", "finish"]
     end = rows(ledger, "requests", "finish")[0]
     assert (end["prompt_tokens"], end["output_tokens"], end["page_rows"]) == (6, 4, len(rows(ledger, "pages")))
 
@@ -249,6 +253,65 @@ def test_an_expired_lease_is_no_acknowledgement(site):
     assert rows(ledger, "checks", "mismatch")[0]["detector"] == "nixl notification after expiry"
 
 
+def test_a_read_that_failed_is_no_success_although_it_is_over(site):
+    producer, consumer = pair(site)
+    params = prefill(producer, "a", range(8))
+    request = Request("a", range(8), params=dict(params))
+    consumer.add_request(request)
+    consumer.step()
+    consumer.finish(request, "FINISHED_ERROR")
+    consumer.step(failed=["a"])
+    ledger = site.close()
+    assert [row["op"] for row in rows(ledger, "transfers") if row["worker"] == "consumer"] == ["post", "fail"]
+    assert not rows(ledger, "requests", "commit") and not rows(ledger, "pages", "receipt")
+    assert [row["cause"] for row in rows(ledger, "pages", "free")] == ["finish"]
+
+
+def test_blocks_of_a_request_that_is_aborted_while_they_are_read_are_held_until_the_read_is_over(site):
+    producer, consumer = pair(site)
+    params = prefill(producer, "a", range(8))
+    request = Request("a", range(8), params=dict(params))
+    consumer.add_request(request)
+    consumer.step()
+    consumer.finish(request, "FINISHED_ABORTED")
+    run(consumer, Request("b", range(50, 60)), steps=3)
+    consumer.step(received=["a"])
+    producer.step(sent=["a"])
+    run(consumer, Request("c", range(70, 80)), steps=3)
+    verdicts = site.verdicts()
+    assert verdicts["b"] == verdicts["c"] == ("clean", "", [])
+    ledger = read_ledger(site.place)
+    mine = next(
+        row["req"] for row in rows(ledger, "requests", "receive") if row["rid"] == "a" and row["worker"] == "consumer"
+    )
+    told = [(row["seq"], row["op"]) for table in ("requests", "pages", "transfers") for row in rows(ledger, table)
+            if row["worker"] == "consumer" and row["req"] == mine]  # fmt: skip
+    assert [op for _, op in sorted(told)] == [
+        "receive", "admit", "reserve", "post", "hold", "abort", "done", "ack", "unbind", "free",
+    ]  # fmt: skip
+
+
+def test_a_handoff_between_servers_of_several_ranks_is_one_handoff(site):
+    producer, consumer = pair(site, ranks=2)
+    params = prefill(producer, "a", range(8))
+    decode(consumer, "a", range(8), params)
+    producer.step(sent=["a"])
+    assert site.verdicts() == {"a": ("clean", "", [])}
+    assert {row["tp_size"] for row in rows(read_ledger(site.place), "workers", "start")} == {2}
+
+
+def test_a_lease_that_one_of_several_ranks_let_expire_is_not_acknowledged_by_the_others(site):
+    producer, consumer = pair(site, ranks=2)
+    params = prefill(producer, "a", range(8))
+    producer.step(stats={"num_kv_expired_reqs": [1]})  # one rank
+    producer.step(sent=["a"])  # of the other, the reader has said that it is done
+    run(producer, Request("thief", range(300, 360)), steps=1)
+    decode(consumer, "a", range(8), params)
+    assert site.verdicts()["a"][0] != "clean"
+    ledger = read_ledger(site.place)
+    assert [row["op"] for row in rows(ledger, "transfers") if row["worker"] == "producer"] == ["grant", "expire"]
+
+
 def test_a_read_of_fewer_blocks_than_were_asked_for_says_both_numbers(site):
     producer, consumer = pair(site)
     params = prefill(producer, "stub", [1])
@@ -299,6 +362,28 @@ def test_a_handler_that_fails_harms_no_request_and_leaves_a_gap(site, monkeypatc
     scheduler.step()
     assert request.num_output_tokens == 1
     assert site.recorders[0].failures
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_that_repeat_are_told_as_if_each_had_been_noted(seed, tmp_path, monkeypatch):
+    def played(place):
+        draw, site = random.Random(seed), Site(place)
+        scheduler, live = site.worker(blocks=40), []
+        for i in range(100):
+            if len(live) < 1 + i % 2 and draw.random() < 0.3:
+                live.append(Request(f"r{i}", range(i * 100, i * 100 + draw.randint(1, 11))))
+                scheduler.add_request(live[-1])
+            scheduler.step()
+            if live and draw.random() < 0.1:
+                scheduler.finish(live.pop(draw.randrange(len(live))))
+        assert site.recorders[0].steps > 40
+        ledger = site.close()
+        return {name: table.to_pylist() for name, table in ledger.tables.items()}
+
+    told = played(tmp_path / "told")
+    monkeypatch.setattr(Passes, "repeat", lambda *_: False)
+    noted = played(tmp_path / "noted")
+    assert told == noted and any(row["n"] > 1 for row in told["steps"])
 
 
 def test_every_hook_has_its_handler_and_is_named_once():

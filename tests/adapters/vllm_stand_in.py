@@ -98,12 +98,12 @@ class Connector:
 class Scheduler:
     """Serves what it is told to: `admit` a request, or let those that run take one more step."""
 
-    def __init__(self, role: str | None = None, blocks: int = 16, groups: int = 1) -> None:
+    def __init__(self, role: str | None = None, blocks: int = 16, groups: int = 1, ranks: int = 1) -> None:
         self.block_size = PAGE
         transfer = SimpleNamespace(kv_role=role, engine_id=role and role.replace("kv_", "")) if role else None
         self.vllm_config = SimpleNamespace(
             kv_transfer_config=transfer, model_config=SimpleNamespace(model="/models/tiny", max_model_len=64),
-            parallel_config=SimpleNamespace(tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_index=0),
+            parallel_config=SimpleNamespace(tensor_parallel_size=ranks, pipeline_parallel_size=1, data_parallel_index=0),
         )  # fmt: skip
         group = SimpleNamespace(kv_cache_spec=SimpleNamespace(page_size_bytes=256), layer_names=["a", "b"])
         self.kv_cache_config = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[group] * groups)
@@ -169,11 +169,12 @@ class Scheduler:
             self._update_from_kv_xfer_finished(model_runner_output.kv_connector_output)
 
     def finish(self, request, status="FINISHED_LENGTH_CAPPED"):
+        is_reading = request.status.name == "WAITING_FOR_REMOTE_KVS"
         request.status = Status(status)
         for queue in (self.running, self.waiting):
             if request in queue:
                 queue.remove(request)
-        return self._free_request(request)
+        return self._free_request(request, is_reading)
 
     def preempt(self, request):
         self.kv_cache_manager.free(request)
@@ -192,19 +193,22 @@ class Scheduler:
 
     def _update_from_kv_xfer_finished(self, kv_connector_output):
         for name in kv_connector_output.finished_recving or ():
-            self.requests[name].status = Status("WAITING")
+            if self.requests[name].is_finished():
+                self._free_blocks(self.requests[name])
+            else:
+                self.requests[name].status = Status("WAITING")
         for name in kv_connector_output.finished_sending or ():
             self._free_blocks(self.requests[name])
 
     def blocks(self, request):
         return self.kv_cache_manager.get_blocks(request.request_id)
 
-    def step(self, received=(), sent=(), stats=None):
-        """One pass, and what the workers tell after it."""
+    def step(self, received=(), sent=(), stats=None, failed=()):
+        """One pass, and what the workers tell after it: a read that `failed` is over like one that did not."""
         handed = self.schedule()
         names = list(handed.num_scheduled_tokens)
         moved = SimpleNamespace(
-            finished_recving=set(received), finished_sending=set(sent), failed_recving=set(), invalid_block_ids=set(),
+            finished_recving={*received, *failed}, finished_sending=set(sent), failed_recving=set(failed), invalid_block_ids=set(),
             kv_connector_stats=SimpleNamespace(data=stats or {}),
         )  # fmt: skip
         output = SimpleNamespace(
@@ -261,8 +265,8 @@ class StandIn:
                 return found
         raise ModuleNotFoundError(target)
 
-    def scheduler(self, role=None, blocks=16, groups=1):
-        made = self.parts["Scheduler"](role, blocks, groups)
+    def scheduler(self, role=None, blocks=16, groups=1, ranks=1):
+        made = self.parts["Scheduler"](role, blocks, groups, ranks)
         made.kv_cache_manager.__class__ = self.parts["KVCacheManager"]
         made.kv_cache_manager.block_pool.__class__ = self.parts["BlockPool"]
         made.connector.__class__ = self.parts["NixlPullConnectorScheduler"]

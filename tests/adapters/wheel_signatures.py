@@ -1,4 +1,4 @@
-"""The hook points in SGLang's published wheels: names and parameters, read from the source and never imported.
+"""Hook points in the published wheels of SGLang and vLLM: names and parameters, read from the source and never imported.
 
 `python tests/adapters/wheel_signatures.py --write` renews docs/sglang-hooks.md.
 """
@@ -15,10 +15,10 @@ REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from engine.adapters.hooks import Hook  # noqa: E402
-from engine.adapters.sglang_hooks import HOOKS, ROOT  # noqa: E402
+from engine.adapters.sglang_hooks import HOOKS  # noqa: E402
 
 VERSIONS = ("0.5.20", "0.5.21", "0.5.22", "0.5.23")
-CACHE = REPOSITORY / "build" / "sglang-wheels"
+CACHE = REPOSITORY / "build" / "wheels"
 PAGE = REPOSITORY / "docs" / "sglang-hooks.md"
 HEAD = """\
 # Hook points of the SGLang recorder
@@ -34,31 +34,33 @@ class NoWheels(Exception):
 
 
 def wheels() -> dict[str, zipfile.ZipFile]:
-    """The wheel of each version, fetched once. Raises NoWheels."""
-    return {version: zipfile.ZipFile(_wheel(version)) for version in VERSIONS}
+    """The wheel of each version of SGLang, fetched once. Raises NoWheels."""
+    return {version: wheel("sglang", version) for version in VERSIONS}
 
 
-def _wheel(version: str) -> Path:
+def wheel(package: str, version: str) -> zipfile.ZipFile:
+    """A published wheel, fetched once. Raises NoWheels."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    if found := sorted(CACHE.glob(f"sglang-{version}-*.whl")):
-        return found[0]
+    name = f"{package.replace('-', '_')}-{version}-*.whl"
+    if found := sorted(CACHE.glob(name)):
+        return zipfile.ZipFile(found[0])
     fetch = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version", "3.11",
-        "--dest", str(CACHE), f"sglang=={version}",
+        "--dest", str(CACHE), f"{package}=={version}",
     ]  # fmt: skip
     try:
         done = subprocess.run(fetch, capture_output=True, text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
-        raise NoWheels(f"sglang {version} was not there within 120 s") from None
-    found = sorted(CACHE.glob(f"sglang-{version}-*.whl"))
+        raise NoWheels(f"{package} {version} was not there within 120 s") from None
+    found = sorted(CACHE.glob(name))
     if done.returncode or not found:
-        raise NoWheels(f"sglang {version} cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
-    return found[0]
+        raise NoWheels(f"{package} {version} cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
+    return zipfile.ZipFile(found[0])
 
 
 def parameters(wheel: zipfile.ZipFile, hook: Hook) -> list[str] | None:
     """Names of the parameters of a hook's function; None where this version has no such function."""
-    parts = (ROOT + hook.path).split(".")
+    parts = hook.target.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         file = "/".join(parts[:cut]) + ".py"
         if file in wheel.namelist():

@@ -73,6 +73,10 @@ def serving(
         for server in servers.values():
             wait(f"{server.name} is up", lambda server=server: _up_or_dead(server), START_S)
         yield servers
+    except Exception as error:
+        for server in servers.values():
+            error.add_note(f"{server.name}: {server.tail()}")
+        raise
     finally:
         for server in servers.values():
             _stop(server)
