@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from console.core.source import LedgerSource
     from console.core.view import View
 
-EXIT_USAGE = 64
+EXIT_USAGE, EXIT_BROKEN = 64, 3
 ENGINES = ("auto", "both", "replay", "duckdb")
 THEMES = ("dark", "light", "contrast", "ansi", "plain")
 
@@ -227,9 +228,11 @@ def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:
     from console.core.rollup_store import RollupStore, cache_directory
     from console.core.source import LedgerSource
     from engine.ledger.errors import LedgerError
+    from forensics.kept_judgements import JUDGEMENTS, KeptJudgements, user_cache
 
     store = RollupStore(cache_directory()) if cache else None
-    source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine=engine, store=store)
+    kept = KeptJudgements(user_cache() / JUDGEMENTS if cache else None)
+    source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine=engine, store=store, kept=kept)
     try:
         source.check()
     except LedgerError as error:
@@ -315,6 +318,10 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        traceback.print_exc()
+        click.echo("Error: a fault of this program, not an answer: report it with the lines above", err=True)
+        sys.exit(EXIT_BROKEN)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from forensics.explain import NoResponse
 from forensics.explain import explain as explained
 from forensics.foreign_reads import ENGINES, EnginesDisagree, NotJudged
 from forensics.ingest import ingest
-from forensics.kept_judgements import KeptJudgements, user_cache
+from forensics.kept_judgements import JUDGEMENTS, KeptJudgements, user_cache
 from forensics.library import Limits, QueryStopped
 from forensics.parameters import BadParameter
 from forensics.progress import stages
@@ -139,7 +139,7 @@ def query(
 
 
 def _kept(anew: bool) -> KeptJudgements:
-    return KeptJudgements(None if anew else user_cache() / "judgements")
+    return KeptJudgements(None if anew else user_cache() / JUDGEMENTS)
 
 
 def _given(pairs: tuple[str, ...], start: str | None, end: str | None) -> dict[str, str]:

@@ -25,6 +25,8 @@ from forensics.verdict import Verdict
 
 MOST = 32
 """Judgements kept at most; the one not asked for the longest goes first."""
+JUDGEMENTS = "judgements"
+"""The directory's name in the user's cache."""
 _SUFFIX = ".judgement"
 BOTH = "both"
 """What both engines agree on is the judgement of each."""

@@ -11,7 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.ledger.reader import Ledger
+from engine.ledger.reader import Gap, Ledger
 from forensics.foreign_reads import ForeignReads
 from forensics.rows import Row, rows_of
 from forensics.verdict import Verdict
@@ -42,7 +42,9 @@ class Judging:
     def _on_the_way(self, response: Row, running: frozenset[str]) -> bool:
         if response["rid"] in running:
             return True
-        return response["finished"] is not None and bool(self.now_us - response["finished"] < SETTLE_US)
+        if response["finished"] is None:  # its end is to come, unless it may be among what was lost
+            return not any(_is_loss(gap) for gap in self.ledger.gaps)
+        return bool(self.now_us - response["finished"] < SETTLE_US)
 
     @cached_property
     def settled(self) -> ForeignReads:
@@ -58,12 +60,17 @@ class Judging:
         return ForeignReads(findings, responses, counts, self.reads.unattributed)
 
 
+def _is_loss(gap: Gap) -> bool:
+    """Whether rows of `requests` are missing between others."""
+    return gap.table == "requests" and gap.before_seq is not None
+
+
 def running_rids(ledger: Ledger, alive: set[tuple[str, int]]) -> frozenset[str]:
     """rids that a living worker has received and not ended; where rows are lost since, the end may be among them."""
     found: dict[tuple[str, int, int], str] = {}
     whole_since: dict[tuple[str, int], int] = {}
     for gap in ledger.gaps:
-        if gap.table == "requests" and gap.before_seq is not None:
+        if _is_loss(gap) and gap.before_seq is not None:
             writer = (gap.worker, gap.epoch)
             whole_since[writer] = max(whole_since.get(writer, 0), gap.before_seq)
     rows = ledger.tables["requests"].select(["worker", "epoch", "seq", "op", "req", "rid"])

@@ -19,6 +19,7 @@ import xxhash
 from console.core.library_rows import query_named
 from console.core.rollup import Rollup
 from console.core.snapshot import QUERIES
+from forensics.kept_judgements import user_cache
 
 FORMAT = 1
 """Changes with what a rollup holds."""
@@ -72,9 +73,7 @@ class RollupStore:
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Where this user's caches are, by the XDG rules."""
-    given = environment.get("XDG_CACHE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path(environment.get("HOME", "/nonexistent")) / ".cache"
-    return base / "kvwitness" / "rollups"
+    return user_cache(environment) / "rollups"
 
 
 def ledger_marks(ledger: Path) -> Marks:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -23,6 +24,7 @@ from engine.ledger.follow import StreamFollower
 from engine.ledger.reader import read_ledger
 from engine.ledger.stream import is_locked
 from forensics.foreign_reads import EnginesDisagree, foreign_reads
+from forensics.kept_judgements import KeptJudgements
 
 AUTO = "auto"
 SEGMENTS_US = 10_000_000
@@ -45,12 +47,14 @@ class LedgerSource:
 
     `engine` is that of `forensics.foreign_reads`, or `auto`: the replay alone while writers are alive, since a picture
     is wanted every second, and both engines with their comparison as soon as the ledger is finished. `store` keeps what
-    the first screens show for the next opening.
+    the first screens show for the next opening, `kept` what was judged.
     """
 
     def __init__(
-        self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO, store: RollupStore | None = None
-    ) -> None:
+        self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO, store: RollupStore | None = None,
+        kept: KeptJudgements | None = None,
+    ) -> None:  # fmt: skip
+        self._kept = kept or KeptJudgements()
         self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
         self._last: Snapshot | Failure | None = None
         self._follower, self._following = StreamFollower(path), Lock()
@@ -80,7 +84,7 @@ class LedgerSource:
             ledger = read_ledger(self.path)
             live = any(writer.state == "open" for writer in ledger.writers)
             engine = ("replay" if live else "both") if self.engine == AUTO else self.engine
-            reads = foreign_reads(ledger, engine=engine)
+            reads = self._kept.judge(ledger, engine, partial(foreign_reads, ledger, engine=engine))
             snapshot = Snapshot(ledger, reads, at, self._seen)
             rollup = snapshot.rollup  # made here, so that what fails in a query is a failure of the reading
             if self.store is not None:

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from scripted_ledger import ACME, BRIO
 
-from console.core.export import ExportError, export
+from console.core.export import ExportError, envelope, export
 from console.core.marks import Severity
 from console.core.overview import overview
+from console.core.places import Place
 from console.core.redaction import HIDDEN, Redaction
 from console.core.sheet import shown
 from console.core.time_range import Span
@@ -109,3 +110,13 @@ def test_a_pseudonym_is_the_cases_everywhere_and_leads_back_by_its_key(finished)
         "names of this case",
         "names hidden",
     ]
+
+
+def test_a_covered_file_says_nothing_of_names_in_its_link(finished):
+    view = View(place=Place.INCIDENTS, rid="resp-b2", filter="tenant:t-acme", title="about resp-b2")
+    known, sheet = finished.rollup, finished.rollup.sheets["incidents"]
+    left = shown(sheet, View(), EVERYTHING, NOW)
+    for redaction, told in ((Redaction(), True), (Redaction(hide=True), False), (Redaction(KEY), False)):
+        about = envelope(known, sheet, left, view, redaction)
+        assert [("resp-b2" in about["view"]), ("acme" in about["view"])] == [told, told]
+        assert ("resp-b2" in export(known, sheet, left, view, "md", redaction).content.decode()) is told

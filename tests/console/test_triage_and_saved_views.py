@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from console.core.marks import Severity
 from console.core.places import Place
 from console.core.saved_views import SavedViewError, load_views, save_view, views_file
 from console.core.time_range import parse_range
@@ -46,7 +47,22 @@ def test_an_acknowledged_incident_is_open_again_when_it_grows(book, incident, cl
     stands = standing(incident, book.entries(), clock())
     assert (stands.state, stands.by) == (State.ACKED, "kl")
     assert state(replace(incident, last_seen_us=incident.last_seen_us + 1), book, clock) is State.OPEN
+    assert state(replace(incident, responses=incident.responses + 1), book, clock) is State.OPEN
     assert state(replace(incident, id="I-other"), book, clock) is State.OPEN
+
+
+def test_what_gets_graver_is_open_again_whatever_was_said(book, incident, clock):
+    lesser = replace(incident, severity=Severity.P3)
+    book.ack(lesser)
+    assert [state(replace(lesser, severity=each), book, clock) for each in (Severity.P4, Severity.P3, Severity.P2)] == [
+        State.ACKED, State.ACKED, State.OPEN,
+    ]  # fmt: skip
+    book.silence(lesser, HOUR, "known")
+    assert [state(replace(lesser, severity=each), book, clock) for each in (Severity.P4, Severity.P3, Severity.P2)] == [
+        State.SILENCED, State.SILENCED, State.OPEN,
+    ]  # fmt: skip
+    with pytest.raises(TriageError, match="within seven days"):
+        book.silence(lesser, 7 * 24 * HOUR + 1, "for ever")
 
 
 def test_a_silence_ends_with_its_time_and_says_that_it_is_back(book, incident, clock):

@@ -11,6 +11,7 @@ import pytest
 from scripted_ledger import ACME, BRIO, Scene, ordinary, short_handoff
 
 import console.core.source as source_module
+from console.core.run_start import RunSetting
 from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.errors import ServeError
@@ -97,6 +98,20 @@ async def test_a_wrong_login_says_so(finished_ledger):
         assert "That is not the token" in answer.text
         assert "<script>" not in answer.text
         assert (await client.post("/login", content=b"x" * 5000)).status_code == 413
+
+
+async def test_who_may_not_look_learns_nothing_by_asking_wrongly(finished_ledger):
+    async with client_of(finished_ledger, token=None) as client:
+        for method, path, status in (
+            ("PUT", "/login", 405),
+            ("DELETE", "/static/console.css", 405),
+            ("POST", "/login", 413),
+        ):
+            answer = await client.request(method, path, content=b"x" * 5000)
+            assert answer.status_code == status
+            assert (
+                finished_ledger.name not in answer.text and "critical" not in answer.text and "<html" not in answer.text
+            )
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "169.254.169.254"])
@@ -269,4 +284,7 @@ def test_open_addresses_need_a_token_of_ones_own_and_a_name(finished_ledger, tmp
 
 def serve_at(ledger, state, *, host, port=0, token_file=None) -> None:
     source = LedgerSource(ledger, now_us=lambda: 0)
-    serve(source, host=host, port=port, token_file=token_file, allowed_hosts=(), state=state, can_write=False)
+    runs = RunSetting(state)
+    serve(
+        source, host=host, port=port, token_file=token_file, allowed_hosts=(), state=state, can_write=False, runs=runs
+    )
