@@ -225,9 +225,10 @@ def own_rows(
 ) -> dict[int, OwnRows]:
     """Per request of one worker. `lives`: req -> (received seq, ended seq, page_rows of its end), None where not there.
 
-    A request that ended is complete if its page rows are as many as it said and no steps or requests row of
-    the worker is lost while it lived; one that did not end must have no lost row after its start at all. The
-    open tail of a writer that is alive is no loss to a request that has not ended: it is judged as of now.
+    A request that ended is complete if its page rows are as many as it said (where it did not say, if no pages row of
+    the worker is lost while it lived) and no steps or requests row is; one that did not end must have no lost row after
+    its start at all. The open tail of a writer that is alive is no loss to a request that has not ended: it is judged as
+    of now.
     """
     ends = {req: ended for req, (_, ended, _) in lives.items() if ended is not None}
     # What comes in a request's name after its end, such as a second free, it had not counted.
@@ -238,11 +239,10 @@ def own_rows(
     found: dict[int, OwnRows] = {}
     for req, (received, ended, page_rows) in lives.items():
         end = ended if ended is not None else INF
-        overlapping = [m for m in mine if m.lo < end and m.hi > received and m.table in ("steps", "requests")]
-        if ended is not None:
-            complete = not overlapping and (page_rows is None or page_rows == counted[req])
-        else:
-            complete = not overlapping and not any(m.table == "pages" and m.hi > received for m in mine)
+        # Where its end says how many pages rows it had, these are counted instead.
+        tables = ("steps", "requests", "pages") if page_rows is None else ("steps", "requests")
+        overlapping = [m for m in mine if m.lo < end and m.hi > received and m.table in tables]
+        complete = not overlapping and page_rows in (None, counted[req])
         certain = ended is not None or not any(m.table == "requests" and m.hi > received for m in mine)
         found[req] = OwnRows(complete, certain)
     return found
