@@ -40,6 +40,7 @@ class LedgerFiles:
         self.problems: list[Problem] = []
         self.seen: set[Writer] = set()
         self.alive: set[Writer] = set()
+        self.damaged: set[Writer] = set()
         self.closed: set[Writer] = set()
         self.ordinals: dict[Writer, int] = {}
         self.fsync_ms: dict[Writer, int] = {}
@@ -86,6 +87,8 @@ class LedgerFiles:
             self.seen.add(writer)
             if alive:
                 self.alive.add(writer)
+            if content.damaged:
+                self.damaged.add(writer)
             if content.problem is not None and (content.damaged or not alive):
                 remedy = "rows behind it are lost; what is before it was read"
                 self.tell("torn stream", LOSS, path, content.problem, remedy)

@@ -28,11 +28,13 @@ PLACES = frozenset({"epochs", "wal", "manifest"})
 """Of which a ledger's directory holds one at least."""
 SEALED, OPEN, DEAD = "sealed", "open", "dead"
 _TAIL_REASONS = {OPEN: "open tail (writer alive)", DEAD: "dead writer", SEALED: ""}
+_DAMAGED_TAIL = "damaged stream"
 
 
 @dataclass(frozen=True)
 class WriterState:
-    """One worker epoch. state: 'sealed' (closed, whole end known), 'open' (alive), 'dead' (ended without a close).
+    """One worker epoch. state: 'sealed' (closed, whole end known), 'open' (alive), 'dead' (ended without a close, or alive
+    behind damage to its stream).
 
     `first_seq`, `last_seq`: readable rows, 0 = none. `fsync_ms`: what a crash of its machine may have lost.
     `peer_seen_seq`: the highest seq that a peer's heartbeat saw of it.
@@ -113,9 +115,11 @@ def _writers(tables: dict[str, pa.Table], files: LedgerFiles) -> tuple[list[Writ
     seen_by_peers = _peer_seen(tables["workers"])
     writers, gaps = [], []
     for writer in sorted({*rows_of, *files.seen, *files.ends}):
-        state = SEALED if writer in files.closed else OPEN if writer in files.alive else DEAD
+        # Whoever lives behind damage is as good as dead: what it writes there will never be readable.
+        state = SEALED if writer in files.closed else OPEN if writer in files.alive - files.damaged else DEAD
+        tail_reason = _DAMAGED_TAIL if state == DEAD and writer in files.damaged else _TAIL_REASONS[state]
         rows = WriterRows(rows_of.get(writer, {}))
-        known = KnownEnds(files.ends.get(writer, {}), state == SEALED, _TAIL_REASONS[state], files.lost.get(writer, ()))
+        known = KnownEnds(files.ends.get(writer, {}), state == SEALED, tail_reason, files.lost.get(writer, ()))
         gaps += find_gaps(*writer, rows, known)
         first, last = (int(rows.seqs[0]), int(rows.seqs[-1])) if len(rows.seqs) else (0, 0)
         seen = seen_by_peers.get(writer)
