@@ -17,6 +17,7 @@ from forensics.attending import grown_across, read_across
 from forensics.content import ContentEvent, EventRun
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Pages, Row, WorkerKey, WorkerRows, as_ints
+from forensics.transfer_batches import batches
 
 ALIVE = "alive"
 
@@ -83,7 +84,6 @@ class PoolGhost:
 def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: Order) -> list[PoolGhost]:
     """Ghosts of a worker's own lost rows, of lost mover rows under its grants, and of movers that are not there."""
     found: list[PoolGhost] = []
-    lost_transfers = {m.worker for m in missing if m.table == "transfers" and workers[m.worker].role != "gateway"}
     for m in missing:
         found += _own_ghosts(workers[m.worker], m)
     for key, worker in workers.items():
@@ -91,26 +91,77 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
             found.append(
                 PoolGhost(key, pool, None, NOTHING, INF, f"page size of pool {pool} lost in workers of {key[0]}")
             )
-    mover_gaps: dict[str, list[Missing]] = defaultdict(list)
-    for m in missing:
-        if m.table == "transfers" and workers[m.worker].role != "gateway":
-            mover_gaps[m.worker[0]].append(m)
+    movers = lost_movers(workers, missing)
+    by_name: dict[str, list[LostMover]] = defaultdict(list)
+    for mover in movers.values():
+        by_name[mover.worker[0]].append(mover)
+        if mover.lost_batch and _fills_its_own(workers[mover.worker]):
+            found += [PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason) for m in mover.spans]
     present = {key[0] for key, worker in workers.items() if worker.seqs}
-    told = {key: _first_acks(worker, "sent") for key, worker in workers.items()} if mover_gaps else {}
     for key, worker in workers.items():
         heard = _first_acks(worker, "received")
         of_grants: list[PoolGhost] = []
         for grant in _grants(worker):
-            for writer in grant["writers"] or ():
-                drained = min(heard.get((grant["xfer"], writer), INF), heard.get((grant["xfer"], None), INF))
-                of_grants += _grant_ghosts(
-                    key, grant, drained, writer, mover_gaps[writer], writer in present, order, told
-                )
+            named = grant["writers"] or ()
+            for writer in named or by_name:  # where it names nobody, anybody may have written
+                drained = heard.get((grant["xfer"], writer), INF)
+                if len(named) == 1:  # an ack of nobody in particular is the only writer's
+                    drained = min(drained, heard.get((grant["xfer"], None), INF))
+                if writer not in present and writer not in by_name:
+                    of_grants.append(
+                        PoolGhost(key, grant["dst_pool"], None, grant["seq"], drained, f"no record of {writer}")
+                    )
+                for mover in by_name.get(writer, ()):
+                    if mover.worker != key:
+                        of_grants += _grant_ghosts(key, grant, drained, mover, order)
         found += _joined(of_grants)
-        if key in lost_transfers:  # a lost grant may have let any mover in
-            for gaps in mover_gaps.values():
-                found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
+        if key in movers:  # a lost grant may have let any mover in
+            others = [mover for mover in movers.values() if mover.worker != key]
+            found += [_far_ghost(key, m, order) for mover in others for m in mover.spans]
     return [ghost for ghost in found if ghost.lo < ghost.hi]
+
+
+@dataclass(frozen=True)
+class LostMover:
+    """A worker epoch of whose transfers rows are missing: where (`spans`), and whether both ends of one batch may be.
+
+    `said`: transfer -> the seq at which it said first that nothing is outstanding.
+    """
+
+    worker: WorkerKey
+    spans: list[Missing]
+    lost_batch: bool
+    said: dict[int, int]
+
+
+def lost_movers(workers: dict[WorkerKey, WorkerRows], missing: list[Missing]) -> dict[WorkerKey, LostMover]:
+    """Every worker that may have moved what is not recorded. A gateway moves nothing."""
+    gaps: dict[WorkerKey, list[Missing]] = defaultdict(list)
+    for m in missing:
+        if m.table == "transfers" and workers[m.worker].role != "gateway":
+            gaps[m.worker].append(m)
+    return {key: _lost_mover(workers[key], found) for key, found in gaps.items()}
+
+
+def _lost_mover(worker: WorkerRows, gaps: list[Missing]) -> LostMover:
+    """One row is not both ends of a batch; two may be, and what they ended was under way all the time between them."""
+    tails, lost = [m for m in gaps if m.alive], sorted((m for m in gaps if not m.alive), key=lambda m: m.lo)
+    is_batch = sum(m.hi - m.lo - 1 for m in lost) > 1 or (bool(lost) and _leans_on_its_post(worker))
+    if is_batch:
+        lost = [replace(lost[0], hi=max(m.hi for m in lost))]
+    said = {xfer: seq for (xfer, _), seq in sorted(_first_acks(worker, "sent").items(), key=lambda ack: -ack[1])}
+    return LostMover(worker.key, lost + tails, is_batch, said)
+
+
+def _leans_on_its_post(worker: WorkerRows) -> bool:
+    """Whether some end of a batch leaves its pages to a post that is not there."""
+    return any(batch.post is None and batch.lists["dst_pages"] is None for batch in batches(worker))
+
+
+def _fills_its_own(worker: WorkerRows) -> bool:
+    """Whether it moves anything to pages of its own."""
+    ends = (row for row in worker.transfers if row["op"] in ("post", "done", "fail"))
+    return any(row["dir"] == "pull" or row["peer"] == worker.key[0] for row in ends)
 
 
 def _own_ghosts(worker: WorkerRows, m: Missing) -> list[PoolGhost]:
@@ -163,28 +214,22 @@ def _first_acks(worker: WorkerRows, status: str) -> Acks:
     return first
 
 
-def _grant_ghosts(
-    at: WorkerKey,
-    grant: Row,
-    drained: int,
-    writer: str,
-    gaps: list[Missing],
-    present: bool,
-    order: Order,
-    told: dict[WorkerKey, Acks],
-) -> list[PoolGhost]:
-    """Doubt that one writer of one grant leaves, until it was `drained`: on the pool, since what it sent astray is
-    not on the granted pages."""
-    pool, seq = grant["dst_pool"], grant["seq"]
-    if not present:
-        return [PoolGhost(at, pool, None, seq, drained, f"no record of {writer}")]
-    found = []
-    for m in gaps:
-        said = min((s for (xfer, _), s in told[m.worker].items() if xfer == grant["xfer"]), default=None)
-        if said is not None and drained != INF and m.lo >= said:
+def _grant_ghosts(at: WorkerKey, grant: Row, drained: int, mover: LostMover, order: Order) -> list[PoolGhost]:
+    """Doubt that one writer of one grant leaves: on the pool, since what it sent astray is not on the granted pages.
+
+    A batch whose post is lost may last until the grant was `drained`. Where the writer may have lost a whole batch, its
+    word that nothing is outstanding bounds nothing: the batch may have come after it.
+    """
+    pool, seq, found = grant["dst_pool"], grant["seq"], []
+    said = mover.said.get(grant["xfer"])
+    for m in mover.spans:
+        far, is_bound = _far_ghost(at, m, order), m.alive or not mover.lost_batch
+        if far.hi <= seq:
+            continue  # what is lost came before the grant
+        if is_bound and drained < INF and said is not None and m.lo >= said:
             continue  # what is lost came after the writer had said that nothing is outstanding
-        far = _far_ghost(at, m, order)
-        found.append(PoolGhost(at, pool, None, max(far.lo, seq), min(far.hi, drained), m.reason))
+        hi = drained if is_bound else max(far.hi, drained)
+        found.append(PoolGhost(at, pool, None, max(far.lo, seq), hi, m.reason))
     return found
 
 
