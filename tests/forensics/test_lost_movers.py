@@ -210,3 +210,37 @@ def test_an_end_that_leaves_its_pages_to_its_post_is_a_lost_batch_without_it(tmp
     _, before = responses(surgery.ledger)
     _, after = responses(surgery.without(transfer(surgery, "post", -1)), "both")
     assert (before["victim"]["verdict"], after["victim"]["verdict"]) == ("contaminated", "unknown")
+
+
+def never_ended(directory: Path) -> Surgery:
+    """The end of a batch of `donor` was never recorded, though its mover said that it had drained; `other` moved meanwhile."""
+    site = Site(directory, "gateway-0", "prefill-0", "decode-0", "prefill-1")
+    donor = Handoff(site, "donor", {"kv": [1, 2]}, {"kv": [21, 22]}, tenant="t-donor")
+    other = Handoff(site, "other", {"kv": [8]}, {"kv": [28]}, tenant="t-other")
+    for handoff in (donor, other):
+        handoff.grant()
+        handoff.compute()
+    donor.post(donor.row("kv"))
+    other.send()
+    other.ack()
+    donor.abort(hold=True)
+    donor.ack()
+    donor.release("drained")
+    donor.free_source()
+    other.free_source()
+    other.commit()
+    site.decode.run()
+    other.finish(1)
+    Handoff(site, "victim", {"kv": [1, 2]}, {"kv": [11, 12]}, tenant="t-victim", src="prefill-1").through(2)
+    return Surgery(site.close())
+
+
+def test_a_lost_row_of_another_transfer_ends_no_batch(tmp_path: Path) -> None:
+    surgery = never_ended(tmp_path / "ledger")
+    _, before = responses(surgery.ledger)
+    assert before["victim"]["verdict"] == "unknown"
+    others = [transfer(surgery, "post", -1), transfer(surgery, "done", -1), transfer(surgery, "ack", 0, "sent")]
+    others.append(transfer(surgery, "abort", 0, "received"))
+    for lost in others:
+        _, after = responses(surgery.without(lost), "both")
+        assert after["victim"]["verdict"] == "unknown", surgery.row(lost)
