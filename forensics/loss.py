@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +46,8 @@ def missing_rows(ledger: Ledger, workers: dict[WorkerKey, WorkerRows]) -> list[M
         if narrowed is None:
             continue
         is_tail = gap.before_seq is None
-        reason = f"{gap.reason} in {gap.table} of {gap.worker}"
+        is_there = key in alive or (key in workers and workers[key].seqs)
+        reason = f"{gap.reason} in {gap.table} of {gap.worker}" if is_there else f"no record of {gap.worker}"
         found.append(Missing(key, gap.table, gap.pool, *narrowed, alive=is_tail and key in alive, reason=reason))
     for key, worker in workers.items():
         for row in worker.pages:
@@ -82,7 +84,7 @@ class PoolGhost:
 
 
 def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: Order) -> list[PoolGhost]:
-    """Ghosts of a worker's own lost rows, of lost mover rows under its grants, and of movers that are not there."""
+    """Ghosts of a worker's own lost rows, and of lost mover rows under its grants."""
     found: list[PoolGhost] = []
     for m in missing:
         found += _own_ghosts(workers[m.worker], m)
@@ -97,24 +99,11 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
         by_name[mover.worker[0]].append(mover)
         if mover.lost_batch and _fills_its_own(workers[mover.worker]):
             found += [PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason) for m in mover.spans]
-    present = {key[0] for key, worker in workers.items() if worker.seqs}
     for key, worker in workers.items():
         heard = _first_acks(worker, "received")
-        of_grants: list[PoolGhost] = []
-        for grant in _grants(worker):
-            named = grant["writers"] or ()
-            for writer in named or by_name:  # where it names nobody, anybody may have written
-                drained = heard.get((grant["xfer"], writer), INF)
-                if len(named) == 1:  # an ack of nobody in particular is the only writer's
-                    drained = min(drained, heard.get((grant["xfer"], None), INF))
-                if writer not in present and writer not in by_name:
-                    of_grants.append(
-                        PoolGhost(key, grant["dst_pool"], None, grant["seq"], drained, f"no record of {writer}")
-                    )
-                for mover in by_name.get(writer, ()):
-                    if mover.worker != key:
-                        of_grants += _grant_ghosts(key, grant, drained, mover, order)
-        found += _joined(of_grants)
+        found += _joined(
+            [ghost for grant in _grants(worker) for ghost in _grant_ghosts(key, grant, heard, by_name, order)]
+        )
         if key in movers:  # a lost grant may have let any mover in
             others = [mover for mover in movers.values() if mover.worker != key]
             found += [_far_ghost(key, m, order) for mover in others for m in mover.spans]
@@ -214,14 +203,27 @@ def _first_acks(worker: WorkerRows, status: str) -> Acks:
     return first
 
 
-def _grant_ghosts(at: WorkerKey, grant: Row, drained: int, mover: LostMover, order: Order) -> list[PoolGhost]:
+def _grant_ghosts(
+    at: WorkerKey, grant: Row, heard: Acks, by_name: dict[str, list[LostMover]], order: Order
+) -> Iterator[PoolGhost]:
+    """Doubt that the writers of one grant leave."""
+    named = grant["writers"] or ()
+    for writer in named or by_name:  # where it names nobody, anybody may have written
+        drained = heard.get((grant["xfer"], writer), INF)
+        if len(named) == 1:  # an ack of nobody in particular is the only writer's
+            drained = min(drained, heard.get((grant["xfer"], None), INF))
+        for mover in by_name.get(writer, ()):
+            if mover.worker != at:
+                yield from _writer_ghosts(at, grant, drained, mover, order)
+
+
+def _writer_ghosts(at: WorkerKey, grant: Row, drained: int, mover: LostMover, order: Order) -> Iterator[PoolGhost]:
     """Doubt that one writer of one grant leaves: on the pool, since what it sent astray is not on the granted pages.
 
     A batch whose post is lost may last until the grant was `drained`. Where the writer may have lost a whole batch, its
     word that nothing is outstanding bounds nothing: the batch may have come after it.
     """
-    pool, seq, found = grant["dst_pool"], grant["seq"], []
-    said = mover.said.get(grant["xfer"])
+    seq, said = grant["seq"], mover.said.get(grant["xfer"])
     for m in mover.spans:
         far, is_bound = _far_ghost(at, m, order), m.alive or not mover.lost_batch
         if far.hi <= seq:
@@ -229,8 +231,7 @@ def _grant_ghosts(at: WorkerKey, grant: Row, drained: int, mover: LostMover, ord
         if is_bound and drained < INF and said is not None and m.lo >= said:
             continue  # what is lost came after the writer had said that nothing is outstanding
         hi = drained if is_bound else max(far.hi, drained)
-        found.append(PoolGhost(at, pool, None, max(far.lo, seq), hi, m.reason))
-    return found
+        yield PoolGhost(at, grant["dst_pool"], None, max(far.lo, seq), hi, m.reason)
 
 
 def _joined(ghosts: list[PoolGhost]) -> list[PoolGhost]:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.ledger.tag import EPOCH_BITS, SEQ_BITS
+from engine.ledger.tag import LAST_EPOCH, SEQ_BITS
 
-LAST_EPOCH = (1 << EPOCH_BITS) - 1
-"""A tag holds no greater one."""
 Writer = tuple[str, int]
 
 

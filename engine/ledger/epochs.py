@@ -51,10 +51,11 @@ def _last_recorded(directory: Path, worker: str) -> int:
 
 
 def last_epochs(directory: Path) -> dict[str, int]:
-    """The last epoch taken by each worker, for the reader; unreadable files are left out."""
+    """The last epoch taken by each worker, for the reader. A counter that holds no number was of a first one at least; one
+    that is empty never got as far."""
     found = {}
     for path in sorted((directory / "epochs").glob("*")):
         text = path.read_text(errors="replace").strip()
-        if text.isdigit():
-            found[path.name] = int(text)
+        if text:
+            found[path.name] = int(text) if text.isdigit() and text.isascii() else 1
     return found

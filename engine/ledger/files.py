@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from engine.ledger.absent import AbsentEpochs
 from engine.ledger.bounded import TooLarge, read_segment
 from engine.ledger.epochs import last_epochs
 from engine.ledger.errors import LedgerError
@@ -22,6 +23,7 @@ from engine.ledger.manifest import SegmentLine, read_manifest
 from engine.ledger.problems import BROKEN, LOSS, Problem
 from engine.ledger.schema import TABLES
 from engine.ledger.stream import is_locked, read_stream
+from engine.ledger.tag import LAST_EPOCH
 from engine.ledger.versions import to_present
 
 Writer = tuple[str, int]
@@ -46,6 +48,7 @@ class LedgerFiles:
         self.fsync_ms: dict[Writer, int] = {}
         self.ends: dict[Writer, dict[Chain, int]] = defaultdict(dict)
         self.lost: dict[Writer, list[LostSegment]] = defaultdict(list)
+        self.last_epochs: dict[str, int] = {}
         self.roots: dict[str, str] = {}
         self.read_files: set[Path] = set()
         self._verify = verify
@@ -199,10 +202,14 @@ class LedgerFiles:
         return True
 
     def _epochs(self) -> None:
-        for worker, last in last_epochs(self.path).items():
-            for epoch in range(1, last + 1):
-                if (worker, epoch) not in self.seen:
-                    self.seen.add((worker, epoch))
-                    what = f"epoch {epoch} of {worker} left neither stream nor segments"
-                    where = self.path / "epochs" / worker
-                    self.tell("missing epoch", LOSS, where, what, "look for its files elsewhere")
+        self.last_epochs = last_epochs(self.path)
+        for worker, last in self.last_epochs.items():
+            if last > LAST_EPOCH:
+                what = f"it says that epoch {last} was the last of {worker}; there are no more than {LAST_EPOCH}"
+                self.tell("contradiction", BROKEN, self.path / "epochs" / worker, what, COMPARE)
+
+    def tell_absent(self, absent: AbsentEpochs) -> None:
+        """Note that a worker's epochs are named somewhere and left no file."""
+        self.seen.add((absent.worker, absent.last))
+        where = self.path / "epochs" / absent.worker
+        self.tell("missing epoch", LOSS, where, str(absent), "look for its files elsewhere")

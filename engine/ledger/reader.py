@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.ledger.absent import absent_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.files import LedgerFiles, Writer
 from engine.ledger.gaps import Gap, KnownEnds, WriterRows, find_gaps
@@ -84,6 +85,8 @@ def read_ledger(path: Path | str, *, verify: bool = True, counted: Callable[[int
         for worker, epoch, seq in joined.claimed_twice:
             what = f"two different {table} rows claim {worker}, epoch {epoch}, seq {seq}"
             files.tell("contradiction", BROKEN, path, what, "one of the files was changed; compare with copies")
+    for absent in absent_epochs(tables, files.seen, files.last_epochs):
+        files.tell_absent(absent)
     writers, gaps = _writers(tables, files)
     return Ledger(path, tables, tuple(writers), tuple(gaps), tuple(files.problems), files.roots, len(files.read_files))
 

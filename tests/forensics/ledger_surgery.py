@@ -21,7 +21,7 @@ Place = tuple[str, str, int]
 
 
 class Surgery:
-    """A closed ledger, one epoch a worker, from which rows can be taken."""
+    """A ledger, one epoch a worker and closed where there is any record of it, from which rows can be taken."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -43,8 +43,9 @@ class Surgery:
         for place in lost:
             by_table[place[1]].append(self.rows[place][0])
         tables = self.ledger.tables | {name: _cut(self.ledger.tables[name], at) for name, at in by_table.items()}
-        gaps: list[Gap] = []
-        for worker in sorted({worker for worker, _, _ in lost}):
+        cut = {worker for worker, _, _ in lost}
+        gaps: list[Gap] = [gap for gap in self.ledger.gaps if gap.worker not in cut]
+        for worker in sorted(cut):
             ends = {chain: rows.last(chain) for rows in (self._ends[worker],) for chain in rows.chains}
             gaps += find_gaps(worker, 1, _chains(tables, worker), KnownEnds(ends, True, ""))
         return replace(self.ledger, tables=tables, gaps=tuple(gaps))
