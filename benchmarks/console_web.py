@@ -1,8 +1,9 @@
 """Cost of the web console's answers over a large record: pages, charts over ranges of all sizes, tables as files.
 
-Run: python benchmarks/console_web.py [page events]   (default 5,000,000)
+Run: python benchmarks/console_web.py [page events | ledger directory]   (default 5,000,000)
 
-The ledger is that of `foreign_reads.py`, 64 pages an operation. It is read once; then every address is asked for several
+The ledger is that of `foreign_reads.py`, 64 pages an operation, or one that is there (`benchmarks/fleet.py --keep DIR` makes
+one). It is read once; then every address is asked for several
 times, charts over ranges that were not asked for before. Printed: seconds to write and to read it, then for each kind of
 address p50 and p95 of an answer in ms, CPU time of the process and wall time, without a socket. CPU time is what counts
 where the machine does other work too.
@@ -11,6 +12,7 @@ where the machine does other work too.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -33,7 +35,7 @@ ROUNDS = 12
 SCREENS = ("overview", "incidents", "held", "latency", "events", "runs")
 
 
-def addresses(known: Rollup, incident: str) -> Iterator[tuple[str, str]]:
+def addresses(known: Rollup, incident: str | None) -> Iterator[tuple[str, str]]:
     """(kind, address), every round other ranges: from the whole record down to a few ms of it."""
     first, last = known.first_us or 0, known.data_us or 0
     random = np.random.default_rng(11)
@@ -43,17 +45,19 @@ def addresses(known: Rollup, incident: str) -> Iterator[tuple[str, str]]:
         span = f"from={rfc3339(start)}&to={rfc3339(start + length)}"
         for screen in SCREENS:
             yield f"/{screen}", f"/{screen}?{span}"
-        yield "/incidents/ID", f"/incidents/{incident}"
+        if incident is not None:
+            yield "/incidents/ID", f"/incidents/{incident}"
         yield "/pages", f"/pages?{span}"
         yield "chart pages (new range)", f"/api/charts/pages?{span}&rows={turn}-{turn + 20_000}"
         for chart in ("swimlanes", "latency", "strip"):
             yield f"chart {chart}", f"/api/charts/{chart}?{span}"
-        yield "chart flows", f"/api/charts/flows?incident={incident}"
+        if incident is not None:
+            yield "chart flows", f"/api/charts/flows?incident={incident}"
         for table in ("incidents.csv", "latency.parquet", "marks.csv"):
             yield f"table {table}", f"/tables/{table}?{span}"
 
 
-async def ask_all(app: object, incident: str, known: Rollup) -> dict[str, list[tuple[float, float]]]:
+async def ask_all(app: object, incident: str | None, known: Rollup) -> dict[str, list[tuple[float, float]]]:
     took: dict[str, list[tuple[float, float]]] = {}
     headers = {"authorization": f"Bearer {TOKEN}"}
     transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
@@ -70,12 +74,14 @@ async def ask_all(app: object, incident: str, known: Rollup) -> dict[str, list[t
     return took
 
 
-def main(page_events: int) -> None:
+def main(given: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        ledger = Path(directory) / "ledger"
-        started = time.process_time()
-        events = write_ledger(str(ledger), page_events, PAGES)
-        print(f"{events:,} page events written in {time.process_time() - started:.1f} s CPU", flush=True)
+        ledger, started = Path(directory) / "ledger", time.process_time()
+        if given.isdecimal():
+            events = write_ledger(str(ledger), int(given), PAGES)
+            print(f"{events:,} page events written in {time.process_time() - started:.1f} s CPU", flush=True)
+        else:
+            ledger = Path(given)
         source = LedgerSource(ledger, now_us=lambda: time.time_ns() // 1000, engine="replay")
         app = create_app(source, Gate({TOKEN: Role.VIEWER}), ("127.0.0.1",), Path(directory) / "state", patience_s=600)
         started = time.process_time()
@@ -84,7 +90,8 @@ def main(page_events: int) -> None:
         if desk.rollup is None:
             raise RuntimeError(f"the ledger could not be read: {desk.failure}")
         app.state.feed._next_look = time.monotonic() + 3600
-        report(asyncio.run(ask_all(app, desk.rollup.incidents[0].id, desk.rollup)))
+        report(asyncio.run(ask_all(app, next((i.id for i in desk.rollup.incidents), None), desk.rollup)))
+        print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def report(took: dict[str, list[tuple[float, float]]]) -> None:
@@ -97,4 +104,4 @@ def report(took: dict[str, list[tuple[float, float]]]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else PAGE_EVENTS)
+    main(sys.argv[1] if len(sys.argv) > 1 else str(PAGE_EVENTS))

@@ -4,8 +4,9 @@ Run: python benchmarks/foreign_reads.py [EVENTSxPAGES ...]   (default 2000000x64
 
 The ledger: one request life after another through one prefill and one decode worker, every hundredth handed over short
 (its second half is what was there before). A page event is one page in one row of `pages`, or in one `done`. Printed: what
-recording it cost and its bytes; in one process reading it, the evidence that both engines read, and each engine on it; in
-another the whole of `foreign_reads` by both, reading included. Then the core pass: what did each read find, the last write
+recording it cost and its bytes; in one process reading it, the evidence that both engines read, each engine on it, and the
+verdicts, which together are `foreign_reads` by both. Then, each in a process of its own, the core pass: what did each read
+find, the last write
 of its page before it, by `forensics.last_writes` and, where they are installed (the `bench` extra), polars `join_asof` and
 pandas `merge_asof`, each both by page and on one sorted number of page and seq. All of them must count the same reads of
 another's write. What it cost to make each one's input from the ledger's rows stands beside.
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,8 @@ from engine.ledger.reader import read_ledger
 from engine.ledger.recorder import Recorder
 from forensics import replay, sql_engine
 from forensics.evidence import prepare
-from forensics.foreign_reads import foreign_reads
 from forensics.last_writes import Operations, last_writes
+from forensics.responses import responses
 from forensics.rows import Row, WorkerKey, WorkerRows, as_ints, worker_rows
 
 DEFAULT = ("2000000x64",)
@@ -247,8 +249,8 @@ CORE: dict[str, tuple[Stage, Stage]] = {
 """Name: what is made of the ledger's rows, and what is measured."""
 
 
-JUDGING = ("reading", "evidence", "replay", "SQL")
-WHOLE = "foreign_reads, both engines"
+JUDGING = ("reading", "evidence", "replay", "SQL", "verdicts")
+WHOLE = "all of it: both engines"
 
 
 def _timed(measured: Stage, given: Any) -> tuple[Any, dict[str, float]]:
@@ -260,11 +262,17 @@ def _timed(measured: Stage, given: Any) -> tuple[Any, dict[str, float]]:
 
 
 def judging(directory: str) -> dict[str, dict[str, float]]:
-    """The stages of judging, one after the other in this process."""
+    """What `foreign_reads` does, stage by stage in this process, and all of it together."""
     ledger, of_reading = _timed(read_ledger, directory)
     evidence, of_evidence = _timed(prepare, ledger)
-    engines = [_timed(engine, evidence)[1] for engine in (replay.run, sql_engine.run)]
-    return dict(zip(JUDGING, (of_reading, of_evidence, *engines), strict=True))
+    findings, of_replay = _timed(replay.run, evidence)
+    others, of_sql = _timed(sql_engine.run, evidence)
+    if not findings.equals(others):
+        raise SystemExit("the engines disagree")
+    _, of_verdicts = _timed(partial(responses, evidence), findings)
+    stages = (of_reading, of_evidence, of_replay, of_sql, of_verdicts)
+    whole = {what: sum(stage[what] for stage in stages) for what in ("cpu", "wall")}
+    return dict(zip((*JUDGING, WHOLE), (*stages, whole | {"peak_mb": of_verdicts["peak_mb"]}), strict=True))
 
 
 def core(name: str, directory: str) -> dict[str, float]:
@@ -285,11 +293,7 @@ def _library(name: str) -> str | None:
 
 def measure(name: str, directory: str) -> dict[str, dict[str, float]]:
     """One measure, in this process: lines of the table."""
-    if name == "judging":
-        return judging(directory)
-    if name == WHOLE:
-        return {name: _timed(lambda place: foreign_reads(read_ledger(place)), directory)[1]}
-    return {name: core(name, directory)}
+    return judging(directory) if name == "judging" else {name: core(name, directory)}
 
 
 def run(wanted: int, pages: int) -> None:
@@ -305,7 +309,7 @@ def run(wanted: int, pages: int) -> None:
             flush=True,
         )
         answers: set[float] = set()
-        for name in ("judging", WHOLE, *CORE):
+        for name in ("judging", *CORE):
             needed = _library(name)
             if needed is not None and importlib.util.find_spec(needed) is None:
                 print(f"{name:<30} not installed: pip install -e '.[bench]'")

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ _CACHE = click.option(
 )
 @click.option("--replay", is_flag=True, help="Play the record from its beginning.")
 @click.option("--theme", type=click.Choice(THEMES), help="Colours; NO_COLOR in the environment takes them all away.")
-@click.option("--write", is_flag=True, help="Let the Runs screen start runbooks; without it the console only reads.")
+@click.option("--write", is_flag=True, help="Let the Runs screen run runbooks; without it the console only reads.")
 @click.option(
     "--engine-file", type=click.Path(path_type=Path), help="engine.json of the engine that runbooks are run against."
 )
@@ -73,6 +74,7 @@ _CACHE = click.option(
     type=click.Path(path_type=Path),
     help="Where runbooks keep their runs [default: as `runbook` has it].",
 )
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, so that text can be selected.")
 @click.option("--plain", is_flag=True, help="Print the view as lines of plain words instead of screens.")
 @click.pass_context
 def cli(
@@ -88,17 +90,19 @@ def cli(
     write: bool,
     engine_file: Path | None,
     state_dir: Path | None,
+    no_mouse: bool,
     plain: bool,
 ) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
-    Without a command it opens in the terminal. It only reads, unless --write lets it start runbooks.
+    Without a command it opens in the terminal. It only reads, unless --write lets it run runbooks.
     """
     if context.invoked_subcommand is not None:
         if (
             ledgers
             or any(given is not None for given in (incident, link, saved, theme, engine_file, state_dir))
             or plain
+            or no_mouse
             or replay
             or write
         ):
@@ -112,7 +116,7 @@ def cli(
     if plain:
         if len(sources) > 1:
             raise Usage("--plain prints one ledger; give one")
-        _print_plain(sources[0], view)
+        _print_plain(sources[0], view, state_dir)
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
@@ -122,7 +126,7 @@ def cli(
     from runbooks.store import default_state_dir
 
     around = replace(Surroundings.of_user(), runs=RunSetting(state_dir or default_state_dir(), write, engine_file))
-    ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay).run()
+    ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay).run(mouse=not no_mouse)
 
 
 @cli.command()
@@ -136,7 +140,19 @@ def cli(
     type=click.Path(path_type=Path),
     help="File of tokens (16 characters at least), one a line, a role before it.",
 )
-@click.option("--write", is_flag=True, help="Let operators acknowledge, silence and note; never touches the ledger.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Let operators acknowledge, silence, note, and run runbooks; never touches the ledger.",
+)
+@click.option(
+    "--engine-file", type=click.Path(path_type=Path), help="engine.json of the engine that runbooks are run against."
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path),
+    help="Where runbooks keep their runs [default: as `runbook` has it].",
+)
 @click.option(
     "--allow-host", "allowed", multiple=True, help="Another name under which browsers may ask for this server."
 )
@@ -159,6 +175,8 @@ def web(
     port: int,
     token_file: Path | None,
     write: bool,
+    engine_file: Path | None,
+    state_dir: Path | None,
     allowed: tuple[str, ...],
     receivers_file: Path | None,
     intake_token_file: Path | None,
@@ -169,12 +187,15 @@ def web(
     A token's role is viewer, operator or forensic; where none stands before it, viewer.
     """
     source = _source(ledger, engine, cache)
+    from console.core.run_start import RunSetting
     from console.core.triage import state_directory
     from console.web.serve import ServeError, serve
+    from runbooks.store import default_state_dir
 
+    runs = RunSetting(state_dir or default_state_dir(), write, engine_file)
     try:
         serve(
-            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, state=state_directory(), can_write=write,
+            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, state=state_directory(), can_write=write, runs=runs,
             receivers_file=receivers_file, intake_token_file=intake_token_file,
         )  # fmt: skip
     except ServeError as error:
@@ -245,15 +266,22 @@ def _view(link: str | None, incident: str | None, saved: str | None, plain: bool
     return views.views[saved]
 
 
-def _print_plain(source: LedgerSource, view: View) -> None:
+def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> None:
     from console.core.looking import looking
     from console.core.places import Place
     from console.core.plain import incident_detail, incident_list
-    from console.core.plain_screens import plain_screen
+    from console.core.plain_screens import plain_runs, plain_screen
+    from console.core.run_list import library, run_list
     from console.core.source import Failure
     from console.core.triage import TriageBook, state_directory
     from console.core.what_if import WhatIfError
+    from runbooks.store import default_state_dir
 
+    if view.place is Place.RUNS:
+        today = datetime.fromtimestamp(source.now_us() / 1e6, UTC).date()
+        for line in plain_runs(run_list(state_dir or default_state_dir(), library(today))):
+            click.echo(line)
+        return
     snapshot = source.read()
     if isinstance(snapshot, Failure):
         raise Usage(f"{snapshot.what}; {snapshot.remedy}")

@@ -67,12 +67,17 @@ class PoolAudit:
 def tag_runs(tags: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """(tag, start, stop) of each run of equal tags, in order: the shape of a ledger row."""
     start, count = 0, len(tags)
-    if count > 1:
+    if tags.tobytes() != tags[:1].tobytes() * count:  # most tables are of one tag
         for stop in ((tags[1:] != tags[:-1]).nonzero()[0] + 1).tolist():
             yield int(tags[start]), start, stop
             start = stop
     if count:
         yield int(tags[start]), start, count
+
+
+def _any(mask: np.ndarray) -> bool:
+    """Whether any of a few flags (bool [n]) is set: quicker than numpy's own for so few."""
+    return 1 in mask.tobytes()
 
 
 class _FreeStack:
@@ -88,6 +93,7 @@ class _FreeStack:
     def take(self, count: int) -> np.ndarray:
         """The `count` pages put in last, the last one first."""
         taken = self._pages[self._count - count : self._count][::-1].copy()
+        taken.flags.writeable = False  # the ledger then keeps the list itself, and no copy
         self._count -= count
         return taken
 
@@ -203,7 +209,7 @@ class BlockPool:
             self.require_owned(pages, tags)
             self._require_distinct(pages)
             others = self._owner[pages] != req
-            if np.count_nonzero(others):
+            if _any(others):
                 found = pages[others].tolist()
                 raise NotOwned(f"pool {self.name}: pages {found} are not request {req}'s to hand to a cache")
             self._move(pages, _CACHED, (_USED,))
@@ -345,6 +351,11 @@ class BlockPool:
     def _move(self, pages: np.ndarray, state: PageState, allowed: tuple[PageState, ...]) -> None:
         """Change the state of pages. Raises NotOwned, and changes none, where one is in no `allowed` state."""
         states = self._state[pages].tobytes()  # counting bytes is quicker than any array function on a few pages
+        if states and states[0] in allowed and states.count(states[0]) == len(states):  # nearly always
+            self._counts[states[0]] -= len(states)
+            self._counts[state] += len(states)
+            self._state[pages] = state
+            return
         found = [states.count(each) for each in _NUMBERS]
         if sum([found[each] for each in allowed]) != len(pages):
             wrong = pages[~np.isin(self._state[pages], allowed)]
@@ -362,7 +373,7 @@ class BlockPool:
     def require_owned(self, pages: np.ndarray, tags: np.ndarray | int) -> None:
         """Raise NotOwned where a page is not owned under its tag (one for all, or int64 [n])."""
         differs = self._tag[pages] != tags
-        if np.count_nonzero(differs):
+        if _any(differs):
             believed = f"tag {tags}" if isinstance(tags, int) else "the tags believed"
             raise NotOwned(f"pool {self.name}: pages {pages[differs].tolist()} are not owned under {believed}")
 
@@ -372,7 +383,7 @@ class BlockPool:
         order = self._order[: len(pages)]
         if len(order) == len(pages):
             self._place[pages] = order
-        if len(order) < len(pages) or np.count_nonzero(self._place[pages] != order):
+        if len(order) < len(pages) or _any(self._place[pages] != order):
             raise NotOwned(f"pool {self.name}: a page is named twice in {pages.tolist()}; nobody owns it twice")
 
     def _forget_lock(self, req: int, pages: np.ndarray) -> None:

@@ -292,36 +292,35 @@ class DecodeEngine(Role):
         """One pass over the running batch."""
         works = [work for request in batch if request.req in self._running and (work := self._work(request))]
         works = [work for work in works if work.req in self._running]  # one may have been retracted for another
-        batch = [self.requests[work.req] for work in works]
         if not works:
             return
+        batch, page_tokens = [self.requests[work.req] for work in works], self.pool.page_tokens
+        # No run goes beyond the end of a request, or the last slot of a page.
+        left = [request.given.max_tokens - request.output_tokens for request in batch]
+        left += [page_tokens - work.position % page_tokens for work in works]
         check = self.checks.mode(PAGE_TAG) is not CheckMode.OFF
         since, start = self.recorder.seq, self.parts.clock.now_us()
         run = self.parts.executor.decode(
-            works, check_tags=check, step=self.runs.next_step(), passes=min(map(self._passes, batch)),
+            works, check_tags=check, step=self.runs.next_step(), passes=min(left),
             until_us=min(self.next_beat_us(), self.runs.until_us(start)),
         )  # fmt: skip
         end = self.parts.clock.now_us()
-        if any(result.mismatches for result in run.results):
+        if any([result.mismatches for result in run.results]):
             self.runs.close()  # the failed pass is a run of its own: its check proves what it found at its step
             since = self.recorder.seq
         self.runs.note(
-            "decode", tuple(work.req for work in works), since, start, end, passes=run.passes, last_us=run.last_us
+            "decode", tuple([work.req for work in works]), since, start, end, passes=run.passes, last_us=run.last_us
         )
         for request, work, result in zip(batch, works, run.results, strict=True):
-            self._note_full_page(request, work.position + run.passes - 1)
+            if (work.position + run.passes) % page_tokens == 0:
+                self._note_full_page(request, work.position // page_tokens)
             if result.mismatches and self._refuse(request, result):
                 continue
             if check:
                 self._checked[request.req] = self._checked.get(request.req, 0) + len(request.pages) * run.passes
-            self.releases.free_early(request)
+            if self.faults.early_free.on:
+                self.releases.free_early(request)
             self._leave(request, result.token, run.passes)
-
-    def _passes(self, request: Request) -> int:
-        """Passes until a request ends or grows: those that one run may have."""
-        position = request.prompt_tokens + request.output_tokens - 1
-        page_tokens = self.pool.page_tokens
-        return min(request.given.max_tokens - request.output_tokens, page_tokens - position % page_tokens)
 
     def _work(self, request: Request) -> DecodeWork | None:
         """The next pass of a request, its table grown where the token needs a new page."""
@@ -337,7 +336,7 @@ class DecodeEngine(Role):
                 self._promised -= 1
             request.pages = np.append(request.pages, np.int32(page))
             request.tags = np.append(request.tags, np.int64(tag))
-        others = self.others.reads(request, position) if self.others else ()
+        others = self.others.reads(request, position) if self.others.pools else ()
         return DecodeWork(request.req, request.stamp, request.last_token, position, request.pages, request.tags, others)
 
     def _make_room(self, request: Request) -> bool:
@@ -373,10 +372,9 @@ class DecodeEngine(Role):
         request.final_pages = max(self._final_pages(request), len(request.pages))
         self._promised += request.final_pages - len(request.pages)
 
-    def _note_full_page(self, request: Request, position: int) -> None:
-        """An appended page whose last slot was just written gets its write row."""
-        index, slot = divmod(position, self.pool.page_tokens)
-        if slot == self.pool.page_tokens - 1 and index >= self.pool.pages_for(request.prompt_tokens):
+    def _note_full_page(self, request: Request, index: int) -> None:
+        """The last slot of page `index` was just written: an appended page gets its write row."""
+        if index >= self.pool.pages_for(request.prompt_tokens):
             self.runs.close()
             tag = int(request.tags[index])
             self.recorder.pages(

@@ -28,8 +28,7 @@ class PoolWork:
     reads: int
 
 
-@dataclass(frozen=True)
-class PrefillWork:
+class PrefillWork(NamedTuple):
     """A chunk of a prompt: `tokens` int32 [n] at positions start .. start+n-1; `pages` int32 and `tags` int64 cover
     [0, start+n)."""
 
@@ -77,8 +76,7 @@ class PassResult(NamedTuple):
     mismatches: tuple[TagMismatch, ...] = ()
 
 
-@dataclass(frozen=True)
-class DecodeRun:
+class DecodeRun(NamedTuple):
     """`passes` passes over an unchanged batch: one result per work, of the last pass; the last began at `last_us`."""
 
     results: list[PassResult]

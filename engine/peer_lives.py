@@ -6,7 +6,6 @@ page numbers; it fails, and nothing has landed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from engine.ledger.tag import split_tag
@@ -24,7 +23,7 @@ class PeerLives(SharedMemoryTransport):
 
     def submit(self, batch: WriteBatch, callbacks: Callbacks) -> None:
         """See `Transport`."""
-        super().submit(replace(batch, dst=_life(batch.dst, split_tag(batch.dst_tag).epoch)), callbacks)
+        super().submit(batch._replace(dst=_life(batch.dst, split_tag(batch.dst_tag).epoch)), callbacks)
 
 
 def _life(peer: str, epoch: int) -> str:

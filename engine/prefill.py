@@ -123,8 +123,10 @@ class PrefillEngine(Role):
             self.handovers.ack(KVSender(grant), 0, "failed", error=error)
 
     def _on_grant(self, message: Message) -> None:
+        pages = np.array(message["pages"], np.int32)
+        pages.flags.writeable = False  # the ledger then keeps the list itself, and no copy
         grant = Grant(
-            message["xfer"], message["room"], message["rid"], message["tag"], np.array(message["pages"], np.int32),
+            message["xfer"], message["room"], message["rid"], message["tag"], pages,
             message["from"], message["at"], message["memory"].get("pages", 0),
             components.granted(message.get("others", ())), message.get("head_tokens", 0),
         )  # fmt: skip

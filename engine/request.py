@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,8 +74,7 @@ class RequestError:
         return {"error": {"message": self.message, "type": self.type, "code": self.code}}
 
 
-@dataclass(frozen=True)
-class GenerateRequest:
+class GenerateRequest(NamedTuple):
     """What the door hands to a worker."""
 
     rid: str

@@ -63,7 +63,7 @@ class HoldPolicy:
     scrub: bool = False  # zero pages before they go back to the pool
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TokenLeft:
     """Tokens for the client, `count` of them, the last of which is `token`. More than one only in virtual time."""
 
@@ -72,7 +72,7 @@ class TokenLeft:
     cached_tokens: int = 0  # of the prompt, that prefill found in its cache
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Ended:
     """A request is over on this worker; `error` is None where it went well."""
 
@@ -165,13 +165,13 @@ class Role(ABC):
     def tick(self) -> Turn:
         """One round: commands, messages, the role's own work, heartbeats and gauges."""
         messages = self.parts.wire.receive()
-        if messages or self._commands or self._due():
+        if messages or self._commands or (self._timers and self._due()):
             self.runs.close()
         while self._commands:
             self._commands.popleft()()
         for message in messages:
             self._hear(message)
-        while self._due():
+        while self._timers and self._due():
             heapq.heappop(self._timers)[2]()
         return Turn(self.work(), self._keep_time())
 
@@ -198,7 +198,7 @@ class Role(ABC):
         return {}
 
     def _due(self) -> bool:
-        return bool(self._timers) and self._timers[0][0] <= self.parts.clock.now_us()
+        return self._timers[0][0] <= self.parts.clock.now_us()
 
     @abstractmethod
     def release_writes(self) -> None:

@@ -6,8 +6,8 @@ grant are never handed to anybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ POLL_TRANSITIONS: dict[KVPoll, frozenset[KVPoll]] = {
 }
 
 
-@dataclass(frozen=True)
-class PoolGrant:
+class PoolGrant(NamedTuple):
     """The part of a grant in one pool: `pages` (int32 [n]) of `pool_pages`, under `tag`."""
 
     pool: str
@@ -44,8 +43,7 @@ class PoolGrant:
     pool_pages: int = 0
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(NamedTuple):
     """Decode's permission to write `pages` (int32 [n]) under `tag`; `xfer` names it in every later row and message."""
 
     xfer: int

@@ -17,8 +17,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,8 +28,7 @@ BATCH_PAGES = 8
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class WriteBatch:
+class WriteBatch(NamedTuple):
     """Pages of one transfer: int32 [n] on both sides, and `tokens` int32 [n] valid tokens per page for the headers."""
 
     xfer: int
@@ -46,7 +45,7 @@ class WriteBatch:
 
     def to(self, dst_pages: np.ndarray) -> WriteBatch:
         """The same batch to other pages."""
-        return replace(self, dst_pages=dst_pages)
+        return self._replace(dst_pages=dst_pages)
 
 
 @dataclass(frozen=True)

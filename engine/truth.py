@@ -17,6 +17,7 @@ import json
 import threading
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ POSITION_BITS = 20
 _POSITIONS = (1 << POSITION_BITS) - 1
 
 
+@lru_cache(maxsize=1 << 14)
 def stamp_of(rid: str) -> int:
     """A request's stamp (63 bits, never 0), the lowest `POSITION_BITS` of them 0."""
     digest = int.from_bytes(hashlib.blake2b(rid.encode(), digest_size=8).digest(), "little")

@@ -41,8 +41,10 @@ class Asked:
     kept: KeptJudgements = field(default_factory=KeptJudgements)
 
     def judge(self, ledger: Ledger, tell: Tell) -> ForeignReads:
-        """Every response of a ledger. Raises EnginesDisagree."""
-        return self.kept.judge(ledger, self.engine, partial(foreign_reads, ledger, engine=self.engine, tell=tell))
+        """Every response of a ledger. Raises EnginesDisagree, NotJudged."""
+        threads, memory = self.limits.threads, self.limits.memory
+        anew = partial(foreign_reads, ledger, engine=self.engine, tell=tell, threads=threads, memory=memory)
+        return self.kept.judge(ledger, self.engine, anew)
 
 
 def ask(
@@ -51,7 +53,7 @@ def ask(
 ) -> Result:  # fmt: skip
     """The result of a query. `read`: the ledger at `path`, `judged`: its verdicts, where they are known already.
 
-    Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree.
+    Raises LedgerError, BadParameter, BadWindow, QueryStopped, EnginesDisagree, NotJudged.
     """
     now, tz = datetime.now(UTC), zone(asked.tz)
     values = bound(query, asked.given, tz, now)

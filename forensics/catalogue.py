@@ -15,6 +15,8 @@ from importlib.resources import files
 
 import yaml
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C where there is one: front matters are read at every start."""
 _FRONT = re.compile(r"\A-- ---\n(?P<front>(?:--.*\n)+?)-- ---\n")
 _STEP = re.compile(r"^-- step: (?P<name>\w+)(?: \[(?P<repeat>each level|until stable)\])?$", re.MULTILINE)
 
@@ -112,7 +114,7 @@ def _front(stem: str, text: str) -> dict[str, object]:
         )
     lines = [line[2:].removeprefix(" ") for line in match["front"].splitlines()]
     try:
-        front = yaml.safe_load("\n".join(lines))
+        front = yaml.load("\n".join(lines), Loader=_LOADER)
     except yaml.YAMLError as error:
         raise QueryError(f"{stem}.sql: front matter is no YAML ({error}); correct it") from error
     missing = [key for key in ("title", "question", "since") if not isinstance(front, dict) or key not in front]

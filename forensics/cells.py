@@ -45,6 +45,8 @@ class Cells:
         bounds, first = self._bounds[page], self._first[page]
         width = len(bounds) - 1
         all_parts = self.parts[page[:2]]
+        if width == all_parts == 1:
+            return [first] if lo <= bounds[0] and bounds[1] <= hi else []
         inside = [i for i in range(width) if lo <= bounds[i] and bounds[i + 1] <= hi]
         if all_parts == 1:
             return [first + i for i in inside]

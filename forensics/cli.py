@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,7 +24,7 @@ from forensics.bound import bound as bounds
 from forensics.catalogue import Query, load_queries
 from forensics.explain import NoResponse
 from forensics.explain import explain as explained
-from forensics.foreign_reads import ENGINES, EnginesDisagree
+from forensics.foreign_reads import ENGINES, EnginesDisagree, NotJudged
 from forensics.ingest import ingest
 from forensics.kept_judgements import KeptJudgements, user_cache
 from forensics.library import Limits, QueryStopped
@@ -130,7 +131,7 @@ def query(
         result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadParameter, BadCaseKey, LedgerError) as error:
         raise Usage(str(error)) from error
-    except QueryStopped as error:
+    except (QueryStopped, NotJudged) as error:
         _fail(str(error), EXIT_BROKEN)
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
@@ -221,6 +222,8 @@ def explain(
         result = _limited(_covered(result, case), limit if fmt in PRINTED else None)
     except (BadWindow, BadCaseKey, LedgerError, NoResponse) as error:
         raise Usage(str(error)) from error
+    except (QueryStopped, NotJudged) as error:
+        _fail(str(error), EXIT_BROKEN)
     except EnginesDisagree as error:
         _fail(f"{error}; no verdict of this ledger can be trusted, keep it and report both findings", EXIT_BROKEN)
     _hand_out(result, fmt, output, tz)
@@ -314,6 +317,13 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_USAGE)
+    except Exception:
+        traceback.print_exc()
+        click.echo(
+            "Error: a fault of this program, not an answer: keep the ledger, and report it with the lines above",
+            err=True,
+        )
+        sys.exit(EXIT_BROKEN)
 
 
 if __name__ == "__main__":

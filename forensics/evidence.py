@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,13 +17,24 @@ from forensics.cache import Taking, identity, key_state
 from forensics.cache import takings as takings_of
 from forensics.cells import Cells
 from forensics.collisions import collisions
-from forensics.content import ContentEvent, EventRun, local_events, proved_by_checks, run_of
+from forensics.content import EventRun, local_events, proved_by_checks, run_of
+from forensics.evidence_columns import (
+    Columns,
+    cell_columns,
+    event_columns,
+    member_columns,
+    pass_columns,
+    read_columns,
+    table_of,
+    tag_columns,
+)
+from forensics.laid_out import Runs
 from forensics.life_table import LifeTable
-from forensics.lives import Life, PageKey
+from forensics.lives import PageKey
 from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
 from forensics.lost_transfers import lost_transfers
-from forensics.order import INF, build_order
-from forensics.outcomes import Outcomes, outcomes
+from forensics.order import build_order
+from forensics.outcomes import outcomes
 from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
 from forensics.requests import Requests
 from forensics.rows import Row, WorkerKey, worker_rows
@@ -32,7 +42,7 @@ from forensics.stand_ins import StandIns, ghosts_on, lives_on, stand_ins, widene
 from forensics.tiers import tiers
 from forensics.transfers import Transfers
 from forensics.view_classes import classes
-from forensics.views import WHOLE, Runs, views
+from forensics.views import WHOLE, views
 
 _I, _B, _S = pa.int64(), pa.bool_(), pa.string()
 
@@ -103,7 +113,6 @@ class _Preparation:
         self.requests = Requests(self.workers, self.missing)
         self.collisions = collisions(self.workers, self.requests.owner)
         self.tiers = tiers(self.workers, self.order, self.missing, self.lives)
-        self._growths: dict[tuple[Any, ...], int] = {}
 
     def evidence(self, page_by_page: bool) -> Evidence:
         reads = [
@@ -127,18 +136,23 @@ class _Preparation:
         extents = cells.page_extents()
         shown = [e if e.tok_hi != WHOLE_PAGE else widened(e, extents) for e in found.events if e.page in extents]
         shown += ghosts_on(found, [ghost for ghost in ghosts_of_pools if ghost.pages is None], extents)
-        event_rows = self._event_rows(shown, cells)
-        on_pages = list(lives_on(found, self.lives, self.tiers.lives))
+        event_rows = event_columns(shown, cells, self.requests)
+        lives = lives_on(found, self.lives, self.tiers.lives)
+        attended = (
+            (self.requests.rq_of[key, req], attendance)
+            for key, by_req in self.attendances.items()
+            for req, attendance in by_req.items()
+        )
         return Evidence(
-            requests=_table("requests", self.requests.rows),
-            cells=_table("cells", _cell_rows(cells)),
-            events=_table("events", event_rows),
-            reads=_table("reads", self._read_rows(found, cells, on_pages)),
-            passes=_table("passes", self._pass_rows()),
-            shares=_table("shares", self._share_rows(found, takings)),
-            tags=_table("tags", self._tag_rows(on_pages, recorded)),
-            owners=_table("owners", self.requests.owners()),
-            members=_table("members", found.members),
+            requests=_of_rows("requests", self.requests.rows),
+            cells=_table("cells", cell_columns(cells)),
+            events=_table("events", event_rows.columns),
+            reads=_table("reads", read_columns(found.reads, cells, self.requests, lives, event_rows.growths)),
+            passes=_table("passes", pass_columns(attended)),
+            shares=_of_rows("shares", self._share_rows(found, takings)),
+            tags=_table("tags", tag_columns(lives, self.requests, recorded)),
+            owners=_of_rows("owners", self.requests.owners()),
+            members=_table("members", member_columns(found)),
             missing=tuple(self.missing),
         )
 
@@ -152,86 +166,6 @@ class _Preparation:
         for worker in self.workers.values():
             events = proved_by_checks(worker, events)
         return events + [run_of(event) for event in self.tiers.events]
-
-    def _event_rows(self, events: list[ContentEvent], cells: Cells) -> list[Row]:
-        views = {event.source.page for event in events if event.source is not None and event.source.tag is None}
-        rows: list[Row] = []
-        movers: dict[Any, int] = {}
-        for cell, (page, _, _, _) in enumerate(cells.rows):
-            if page not in views:  # what a tier holds under a key was put there; it has no fresh memory
-                rows.append(
-                    {"event": len(rows), "cell": cell, "kind": "unwritten", "lo": -1, "hi": 0, "owner": -1, "tag": 0}
-                )
-        for event in events:
-            shared = self._shared_columns(event, movers)
-            for cell in cells.of(event.page, event.tok_lo, event.tok_hi, event.part, event.parts):
-                row = {"event": len(rows), "cell": cell, **shared}
-                if event.source is not None:
-                    page, part, lo, _ = cells.rows[cell]
-                    row["src_cell"] = cells.holding(event.source.page, lo, part, cells.parts[page[:2]])
-                if event.kind == "growth":
-                    self._growths[cell, event.req, event.tag, event.lo, event.hi] = row["event"]
-                rows.append(row)
-        return rows
-
-    def _shared_columns(self, event: ContentEvent, movers: dict[Any, int]) -> Row:
-        tag = event.tag if event.kind == "growth" else event.tag or 0
-        row: Row = {
-            "kind": event.kind, "lo": event.lo, "hi": event.hi, "t_lo": event.t_lo, "t_hi": event.t_hi, "reason": event.reason,
-            "owner": self.requests.owner(event.page[0], event.req) if event.req is not None else -1, "tag": tag,
-            "post_seq": event.post_seq, "done_seq": event.done_seq, "digest": event.digest, "pos": event.pos,
-            "authority": event.authority, "flaw": event.flaw, "collided": event.collided, "acked": event.acked,
-        }  # fmt: skip
-        if event.mover is not None:
-            row["mover"] = movers.setdefault(event.mover, len(movers))
-        if event.stream is not None:
-            row["stream"] = movers.setdefault((event.page[0], event.stream), len(movers))
-        if (source := event.source) is not None:
-            row |= {
-                "src_lo": source.lo, "src_hi": source.hi, "src_tag": source.tag, "src_since": source.since,
-                "src_until": source.until,
-            }  # fmt: skip
-        return row
-
-    def _read_rows(self, found: StandIns, cells: Cells, on_pages: list[tuple[PageKey, Life]]) -> list[Row]:
-        """Reads per cell."""
-        rows: list[Row] = []
-        lives = {(page, life.tag): life for page, life in on_pages}
-        for key, read in found.reads:
-            if not read.passes:
-                continue
-            page: PageKey = (key, read.pool, read.page)
-            rq = self.requests.rq_of[key, read.req]
-            life = lives.get((page, read.tag))
-            shift = read.req_lo - read.tok_lo if read.req_lo is not None else None
-            first, last = read.passes[0], read.passes[-1]
-            for cell in cells.of(page, read.tok_lo, read.tok_hi):
-                run = read.growth
-                grown_by = (cell, read.req, read.tag, run.since_seq, run.seq) if run is not None else None
-                _, _, lo, hi = cells.rows[cell]
-                rows.append(
-                    {
-                        "read": len(rows), "cell": cell, "rq": rq, "owner": self.requests.rows[rq]["owner"],
-                        "tag": read.tag, "s0": read.s0, "s1": last.seq, "s1_max": last.seq, "last_since": last.since_seq,
-                        "first_t": first.t, "last_t": last.t, "last_t_end": last.t_end, "end_t": last.end_t,
-                        "growth": self._growths[grown_by] if grown_by is not None else None,
-                        "reserve_seq": life.reserve_seq if life else -1, "end_seq": life.end_seq if life else INF,
-                        "op": "append" if run is not None else "bind",
-                        "pos": read.pos, "pos_last": read.pos_last,
-                        "req_lo": None if shift is None else shift + lo,
-                        "req_hi": None if shift is None else read.req_hi if read.req_hi == INF else shift + hi,
-                    }
-                )  # fmt: skip
-        return rows
-
-    def _pass_rows(self) -> list[Row]:
-        names = ("since_seq", "seq", "step", "n", "kind", "t", "t_end", "end_t")
-        return [
-            {"rq": self.requests.rq_of[key, req], **{name: getattr(p, name) for name in names}}
-            for key, by_req in self.attendances.items()
-            for req, attendance in by_req.items()
-            for p in attendance.passes
-        ]
 
     def _share_rows(self, found: StandIns, takings: list[tuple[WorkerKey, Taking]]) -> list[Row]:
         on_page: dict[PageKey, list[tuple[WorkerKey, Taking]]] = defaultdict(list)
@@ -256,28 +190,15 @@ class _Preparation:
             "key_state": key_state(taking.given, taking.taken),
         }  # fmt: skip
 
-    def _tag_rows(self, on_pages: list[tuple[PageKey, Life]], recorded: Outcomes) -> list[Row]:
-        return [
-            {
-                "tag": life.tag, **_place(page), "owner": self.requests.owner(life.at, life.req),
-                "reserve_seq": life.reserve_seq, "end_seq": life.end_seq, "ended": life.ended, **recorded.of(life),
-            }
-            for page, life in on_pages
-        ]  # fmt: skip
-
 
 def _place(page: PageKey) -> Row:
     (worker, epoch), pool, number = page
     return {"worker": worker, "epoch": epoch, "pool": pool, "page": number}
 
 
-def _cell_rows(cells: Cells) -> list[Row]:
-    return [
-        {"cell": cell, **_place(page), "part": part, "tok_lo": lo, "tok_hi": hi}
-        for cell, (page, part, lo, hi) in enumerate(cells.rows)
-    ]
+def _table(name: str, columns: Columns) -> pa.Table:
+    return table_of(EVIDENCE_SCHEMAS[name], columns)
 
 
-def _table(name: str, rows: list[Row]) -> pa.Table:
-    schema = EVIDENCE_SCHEMAS[name]
-    return pa.table({f.name: pa.array([row.get(f.name) for row in rows], f.type) for f in schema}, schema=schema)
+def _of_rows(name: str, rows: list[Row]) -> pa.Table:
+    return _table(name, {f.name: [row.get(f.name) for row in rows] for f in EVIDENCE_SCHEMAS[name]})

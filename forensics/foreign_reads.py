@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,10 @@ from forensics.sql_engine import run as run_sql
 from forensics.verdict import Verdict
 
 ENGINES = {"duckdb": ("SQL",), "replay": ("replay",), "both": ("SQL", "replay")}
-_RUN: dict[str, Callable[[Evidence, Counted], pa.Table]] = {"SQL": run_sql, "replay": run_replay}
+
+
+class NotJudged(Exception):
+    """An engine ran into its limit of memory; says what to do."""
 
 
 class EnginesDisagree(Exception):
@@ -50,17 +54,34 @@ class ForeignReads:
     unattributed: int | None
 
 
-def foreign_reads(ledger: Ledger, *, engine: str = "both", tell: Tell = silent) -> ForeignReads:
-    """Judge every response of a ledger. Raises EnginesDisagree; ValueError for an unknown engine."""
+def foreign_reads(
+    ledger: Ledger, *, engine: str = "both", tell: Tell = silent, threads: int = 2, memory: str = "4GB"
+) -> ForeignReads:
+    """Judge every response of a ledger; SQL may use `threads`, and `memory` as DuckDB writes it.
+
+    Raises EnginesDisagree, NotJudged; ValueError for an unknown engine.
+    """
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
     tell("preparing the evidence")
     evidence = prepare(ledger)
-    results = [_RUN[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
+    run: dict[str, Callable[[Evidence, Counted], pa.Table]] = {
+        "SQL": partial(_run_sql, threads=threads, memory=memory),
+        "replay": run_replay,
+    }
+    results = [run[by](evidence, partial(tell, f"judging every response by {by}")) for by in ENGINES[engine]]
     for other in results[1:]:
         _compare(results[0], other)
     judged = responses(evidence, results[0])
     return ForeignReads(results[0], judged, counts(judged), _unattributed(evidence))
+
+
+def _run_sql(evidence: Evidence, counted: Counted, *, threads: int, memory: str) -> pa.Table:
+    try:
+        return run_sql(evidence, counted, threads=threads, memory_limit=memory)
+    except duckdb.OutOfMemoryException:
+        words = f"judging by SQL needs more than {memory} of memory; give more (--memory), or judge by --engine replay"
+        raise NotJudged(words) from None
 
 
 def _compare(one: pa.Table, other: pa.Table) -> None:

@@ -11,14 +11,13 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
 import xxhash
 
-import engine.ledger
+import engine.ledger.reader
 import forensics
 from engine.ledger.reader import Ledger
 from forensics.foreign_reads import ForeignReads
@@ -49,7 +48,7 @@ class KeptJudgements:
         if kept is not None:
             return kept
         reads = anew()
-        if not path.resolve().is_relative_to(ledger.path.resolve()):
+        if _rules_now() == RULES and not path.resolve().is_relative_to(ledger.path.resolve()):
             _keep(path, reads)
         return reads
 
@@ -63,7 +62,7 @@ def user_cache(environment: Mapping[str, str] = os.environ) -> Path:
 
 def fingerprint(ledger: Ledger) -> str:
     """SHA-256, in hex, of everything a judgement is made of: all rows, what is missing and broken, and the rules."""
-    digest = hashlib.sha256(f"{_rules()}\n".encode())
+    digest = hashlib.sha256(f"{RULES}\n".encode())
     digest.update(repr((ledger.writers, ledger.gaps, ledger.problems)).encode())
     for name, table in sorted(ledger.tables.items()):
         digest.update(name.encode())
@@ -95,14 +94,17 @@ class _Digesting:
         self.closed = True
 
 
-@cache
-def _rules() -> str:
+def _rules_now() -> str:
     """SHA-256 of the text that judges, and the versions of what it computes with."""
     digest = hashlib.sha256()
-    for package in (*forensics.__path__, *engine.ledger.__path__):
-        for path in sorted(p for p in Path(package).rglob("*") if p.suffix in (".py", ".sql")):
+    for package in (Path(forensics.__path__[0]), Path(engine.ledger.reader.__file__).parent):
+        for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".sql")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest() + "".join(f" {name} {version(name)}" for name in ("duckdb", "numpy", "pyarrow"))
+
+
+RULES = _rules_now()
+"""Of the text that was there when it was imported; what a later one judges is kept under another name."""
 
 
 def _load(path: Path) -> ForeignReads | None:

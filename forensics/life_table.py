@@ -59,7 +59,7 @@ class LifeTable:
                 if row["pages"] is not None:
                     by_pool[row["pool"]].append(row)
             for pool, rows in by_pool.items():
-                lives = PlaceLives((key, pool), _columns(worker, pool, rows))
+                lives = _lives_at((key, pool), worker, rows)
                 lives.hold([row for row in rows if row["op"] == "hold" and row["tag"] is not None])
                 self.of_place[key, pool] = lives
         tables = [lives.columns for lives in self.of_place.values()]
@@ -86,20 +86,6 @@ class LifeTable:
         row = int(lives.rows(np.array([UNTAGGED if tag is None else tag]), np.array([page[2]]))[0])
         return lives.life(row) if row >= 0 else None
 
-    def get_all(self, tags: list[int], pages: list[PageKey]) -> list[Life | None]:
-        """The life of each page under the tag beside it."""
-        found: list[Life | None] = [None] * len(pages)
-        by_place: dict[Place, list[int]] = defaultdict(list)
-        for i, page in enumerate(pages):
-            by_place[page[:2]].append(i)
-        for place, asked in by_place.items():
-            lives = self.of_place.get(place)
-            if lives is not None:
-                rows = lives.rows(np.array([tags[i] for i in asked]), np.array([pages[i][2] for i in asked]))
-                for i, row in zip(asked, rows.tolist(), strict=True):
-                    found[i] = lives.life(row) if row >= 0 else None
-        return found
-
     def pages_of(self, tag: int) -> list[int]:
         """Pages that had a life under a tag, on any worker."""
         return [page for lives in self.of_place.values() for page in lives.pages_under(tag)]
@@ -124,6 +110,11 @@ class PlaceLives:
         wanted = (rank << _PAGE_BITS) + pages
         found = np.minimum(places(self._keys, wanted), len(self._keys) - 1)
         return np.where((self.tags[rank] == tags) & (self._keys[found] == wanted), found, -1)
+
+    def twice(self) -> Ints:
+        """Pages that began a life under one tag more than once."""
+        keys = self._keys
+        return distinct(keys[1:][keys[1:] == keys[:-1]] & ((1 << _PAGE_BITS) - 1))
 
     def hold(self, rows: list[Row]) -> None:
         """Mark the lives that `hold` rows name."""
@@ -153,15 +144,20 @@ class PlaceLives:
         return self.columns.page[first:last].tolist()
 
 
-def _columns(worker: WorkerRows, pool: str, rows: list[Row]) -> Columns:
-    odd = _odd_pages(worker, rows)
+def _lives_at(place: Place, worker: WorkerRows, rows: list[Row]) -> PlaceLives:
     ordinary = _ordinary(rows)
-    twice = _twice(ordinary)
-    odd = np.union1d(odd, twice)
+    odd = _odd_pages(worker, rows)
+    lives = PlaceLives(place, _told_apart(place, worker, ordinary, odd))
+    twice = lives.twice()
+    return PlaceLives(place, _told_apart(place, worker, ordinary, np.union1d(odd, twice))) if len(twice) else lives
+
+
+def _told_apart(place: Place, worker: WorkerRows, ordinary: Columns, odd: Ints) -> Columns:
+    """Ordinary lives, those of `odd` pages row by row."""
     if not len(odd):
         return ordinary
     ordinary = ordinary.where(~np.isin(ordinary.page, odd))
-    return _joined([ordinary, _of_lives(list(lives_of_pages(worker, pool, odd).values()))])
+    return _joined([ordinary, _of_lives(list(lives_of_pages(worker, place[1], odd).values()))])
 
 
 def _joined(tables: list[Columns]) -> Columns:
@@ -242,10 +238,3 @@ def _ordinary(rows: list[Row]) -> Columns:
 
 def _number(value: int | None) -> int:
     return NOBODY if value is None else value
-
-
-def _twice(columns: Columns) -> Ints:
-    """Pages that began a life under one tag more than once."""
-    tags, rank = ranked(columns.tag)
-    keys = np.sort(columns.page * len(tags) + rank)
-    return distinct(keys[1:][keys[1:] == keys[:-1]]) // max(len(tags), 1)

@@ -13,7 +13,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from forensics.rows import Row, WorkerKey, WorkerRows
+import numpy as np
+
+from forensics.rows import Ints, Row, WorkerKey, WorkerRows
 
 INF = 1 << 62
 NOTHING = -1
@@ -76,6 +78,16 @@ class ClockReading:
     error: int
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """Where two workers' clocks were compared: `at` in the source's time, what to add to it (`shift`) for the target's, and
+    the error of that; int64, us."""
+
+    at: Ints
+    shift: Ints
+    error: Ints
+
+
 @dataclass
 class Order:
     """Paths between worker epochs, and conversion of times from one worker's clock to another's."""
@@ -83,6 +95,7 @@ class Order:
     paths: dict[tuple[WorkerKey, WorkerKey], Path]
     readings: dict[tuple[WorkerKey, WorkerKey], list[ClockReading]]
     contradicted: set[WorkerKey]
+    _clocks: dict[tuple[WorkerKey, WorkerKey], Clocks] = field(default_factory=dict, init=False)
 
     def after(self, start: WorkerKey, seq: int, end: WorkerKey) -> int:
         """Least seq of `end` that comes after row `seq` of `start` (INF: none must)."""
@@ -100,15 +113,21 @@ class Order:
             return t, t
         if source in self.contradicted or target in self.contradicted:
             return None
-        best: tuple[int, int, int] | None = None
-        for reading in self.readings.get((target, source), []):  # offset = source - target
-            estimate = t - reading.offset
-            candidate = (abs(reading.t - estimate), estimate, reading.error)
-            best = candidate if best is None or candidate < best else best
-        for reading in self.readings.get((source, target), []):  # offset = target - source
-            candidate = (abs(reading.t - t), t + reading.offset, reading.error)
-            best = candidate if best is None or candidate < best else best
-        return None if best is None else (best[1] - best[2], best[1] + best[2])
+        clocks = self._clocks.get((source, target))
+        if clocks is None:
+            clocks = self._clocks[source, target] = self._compared(source, target)
+        if not len(clocks.at):
+            return None
+        away = np.abs(clocks.at - t)
+        shift, error = min(
+            (int(clocks.shift[i]), int(clocks.error[i])) for i in np.flatnonzero(away == away.min()).tolist()
+        )
+        return t + shift - error, t + shift + error
+
+    def _compared(self, source: WorkerKey, target: WorkerKey) -> Clocks:
+        read = [(r.t + r.offset, -r.offset, r.error) for r in self.readings.get((target, source), [])]
+        read += [(r.t, r.offset, r.error) for r in self.readings.get((source, target), [])]
+        return Clocks(*np.array(read, np.int64).reshape(-1, 3).T)
 
 
 def build_order(workers: dict[WorkerKey, WorkerRows]) -> Order:

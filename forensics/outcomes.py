@@ -12,7 +12,6 @@ import numpy as np
 
 from forensics.collisions import Collisions
 from forensics.life_table import LifeTable, outside
-from forensics.lives import Life
 from forensics.rows import Ints, Row, WorkerKey, WorkerRows, as_ints
 from forensics.tiers import came_back
 from forensics.transfer_batches import batches
@@ -31,13 +30,13 @@ class Outcomes:
     short: set[int] = field(default_factory=set)
     returned: set[TagPage] = field(default_factory=set)
 
-    def of(self, life: Life) -> Row:
-        """The flags of one life, as columns of the evidence table `tags`."""
-        tag, page = life.tag, life.page[2]
+    def of(self, tags: list[int | None], pages: list[int]) -> dict[str, list[bool]]:
+        """The flags of lives, each of a tag on a page, as columns of the evidence table `tags`."""
+        lives = list(zip(tags, pages, strict=True))
         return {
-            "granted": tag in self.granted, "failed": (tag, page) in self.failed, "held": life.held,
-            "unreturned": tag in self.short and (tag, page) not in self.returned,
-            "misdirected": tag in self.misdirected, "collided": tag in self.collided,
+            "granted": [tag in self.granted for tag in tags], "failed": [life in self.failed for life in lives],
+            "unreturned": [life[0] in self.short and life not in self.returned for life in lives],
+            "misdirected": [tag in self.misdirected for tag in tags], "collided": [tag in self.collided for tag in tags],
         }  # fmt: skip
 
 

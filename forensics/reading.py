@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -77,15 +77,13 @@ class ReadRun:
 
     def at(self, i: int, page: int) -> PageRead:
         """The read of the page at place `i` of the run, as one of `page`."""
-        read, index = self.read, int(self.index[i])
+        r, index = self.read, int(self.index[i])
         on = index * self.step
-        return replace(
-            read,
-            page=page,
-            pos=None if read.pos is None else read.pos + index,
-            req_lo=None if read.req_lo is None else read.req_lo + on,
-            req_hi=None if read.req_hi is None or read.req_hi == INF else read.req_hi + on,
-        )
+        return PageRead(
+            r.req, r.pool, page, r.tag, r.tok_lo, r.tok_hi, r.s0, r.passes, r.growth,
+            None if r.req_lo is None else r.req_lo + on, r.req_hi if r.req_hi is None or r.req_hi == INF else r.req_hi + on,
+            None if r.pos is None else r.pos + index, r.pos_last,
+        )  # fmt: skip
 
 
 class Unbinds:

@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.cache import Taking
+from forensics.laid_out import PAGE_BITS, Runs
 from forensics.life_table import LifeTable
 from forensics.outcomes import Outcomes
 from forensics.ranking import distinct, order_of
 from forensics.rows import Ints, WorkerKey
-from forensics.views import PAGE_BITS, WHOLE, Runs, Touches, Views, page_number
+from forensics.view_elements import NONE, STRIDE, Elements, Events, LifeNumbers, Reads
+from forensics.views import WHOLE, Views
 
 Digest = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
-NONE = -1
-NO_PLACE = 1 << 60
-FILLS = frozenset({"write", "growth", "rewrite", "landing"})
-_FAILED, _RETURNED, _HELD, _ENDED = 1, 2, 4, 8
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -39,45 +37,65 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Elements:
-    """What views consist of, view by view: those of view v are [bounds[v], bounds[v + 1]).
+class Sourced:
+    """Elements whose bytes came from a view: the `view` of each (ascending), that `source` view, and its `digest`."""
 
-    `touch`: the row of each in `of_touch`, numbers that must be equal, as must be `beyond`; `digest`: of them all; `source`:
-    the source view of each, NONE where there is none.
-    """
-
-    bounds: Ints
-    touch: Ints
-    of_touch: tuple[Ints, ...]
-    beyond: Ints
+    view: Ints
+    source: Ints
     digest: Digest
-    source: Ints | None = None
-
-    def columns(self) -> Iterator[Ints]:
-        """The numbers of every element, one column at a time: together they take more memory than all the rest."""
-        yield self.beyond
-        yield from (column[self.touch] for column in self.of_touch)
 
 
 def classes(
     runs: Runs, views: Views, lives: LifeTable, outcomes: Outcomes, takings: list[tuple[WorkerKey, Taking]]
 ) -> Classes:
     """The classes of all views."""
-    count = len(views.page)
-    events, reads = _Events(runs, views), _Reads(runs, views)
-    least = np.minimum(_least(events.view, events.pos, count), _least(reads.view, reads.pos, count))
-    numbers = _life_numbers(lives, outcomes)
-    own = (
-        views.page >> PAGE_BITS, views.tag, views.lo, views.hi, _takings_of(runs, views, takings),
-        np.where(_alone(runs, views, events), np.arange(count), NONE), *_of_lives(numbers, views.life),
-    )  # fmt: skip
-    of_events = events.elements(_of_lives(numbers, views.event_life), least)
-    of_reads = reads.elements(least, events)
-    digest = _digest(own) + _sums(of_events) + _sums(of_reads)
-    of_view, first = _refined(*_alike(digest), of_events)
-    if _differ(own, (of_events, of_reads), of_view, first):
+    numbers = LifeNumbers(lives, outcomes)
+    events = Events(runs, views, numbers)
+    reads = Reads(runs, views, events)
+    # No other is compared with whole histories, nor with views whose tag several writers filled.
+    alone = (views.tag == WHOLE) | events.is_of_several
+    own = _Own(views, alone, _takings_of(runs, views, takings), numbers)
+    digest, sourced = own.digest(), []
+    for part in events.stretches():
+        of_each = _digest(events.columns(part.view, part.place))
+        digest[part.first : part.last] += _sums(of_each, part.bounds)
+        source = events.sources(part.place)
+        at = np.flatnonzero(source != NONE)
+        sourced.append(Sourced(part.view[at], source[at], of_each[at]))
+    for part in reads.stretches():
+        digest[part.first : part.last] += _sums(_digest(reads.columns(part.view, part.place)), part.bounds)
+    of_view, first = _refined(*_alike(digest), _joined(sourced))
+    like = first[of_view]
+    if own.differ(like) or _differ(events, like) or _differ(reads, like) or _differ_in_source(events, like, of_view):
         raise ArithmeticError("two histories of pages have one digest")
     return _in_order(of_view, first)
+
+
+class _Own:
+    """What views must have in common beside their elements: place, tag, bounds, takings and life."""
+
+    def __init__(self, views: Views, alone: NDArray[np.bool_], takings: Ints, numbers: LifeNumbers) -> None:
+        self._views, self._alone, self._takings, self._numbers = views, alone, takings, numbers
+
+    def digest(self) -> Digest:
+        """One of each view."""
+        return np.concatenate([np.empty(0, np.uint64), *(_digest(self._columns(some)) for some in self._parts())])
+
+    def differ(self, like: Ints) -> bool:
+        """Whether any view is not like that which stands beside it in `like`."""
+        return any(_are_two(self._columns(some), self._columns(like[some])) for some in self._parts())
+
+    def _parts(self) -> Iterator[Ints]:
+        count = len(self._views.page)
+        for first in range(0, count, STRIDE):
+            yield np.arange(first, min(first + STRIDE, count))
+
+    def _columns(self, some: Ints) -> Iterator[Ints]:
+        views = self._views
+        yield views.page[some] >> PAGE_BITS
+        yield from (column[some] for column in (views.tag, views.lo, views.hi, self._takings))
+        yield np.where(self._alone[some], some, NONE)
+        yield from self._numbers.of(views.life[some])
 
 
 def _alike(digest: Digest) -> tuple[Ints, Ints]:
@@ -94,21 +112,26 @@ def _alike(digest: Digest) -> tuple[Ints, Ints]:
     return of[np.cumsum(begins) - 1], begin[order[is_first]]
 
 
-def _refined(of_view: Ints, first: Ints, events: Elements) -> tuple[Ints, Ints]:
+def _joined(parts: list[Sourced]) -> Sourced:
+    empty = np.empty(0, np.int64)
+    return Sourced(
+        np.concatenate([empty, *(part.view for part in parts)]),
+        np.concatenate([empty, *(part.source for part in parts)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.digest for part in parts)]),
+    )
+
+
+def _refined(of_view: Ints, first: Ints, elements: Sourced) -> tuple[Ints, Ints]:
     """The classes told further apart by those of the views that transfers came from, until none is."""
-    if events.source is None:
+    view, source = elements.view, elements.source
+    if not len(view):
         return of_view, first
-    at = np.flatnonzero(events.source != NONE)
-    if not len(at):
-        return of_view, first
-    view = np.searchsorted(events.bounds, at, "right") - 1
     begin = np.flatnonzero(np.r_[True, view[1:] != view[:-1]])
-    sourced, source = view[begin], events.source[at]
-    of_event = events.digest[at]
+    sourced = view[begin]
     base = of_view[sourced].astype(np.uint64)
     known, count = len(distinct(of_view[sourced])), len(first)
     while True:
-        of_sources = np.add.reduceat(_mix(of_event ^ _mix(of_view[source].astype(np.uint64))), begin)
+        of_sources = np.add.reduceat(_mix(elements.digest ^ _mix(of_view[source].astype(np.uint64))), begin)
         finer, first_of = _alike(_mix(of_sources ^ _mix(base)))
         # Views without a source are of no class that has views with one, and keep their numbers, below the new ones.
         of_view[sourced] = count + finer
@@ -118,104 +141,6 @@ def _refined(of_view: Ints, first: Ints, events: Elements) -> tuple[Ints, Ints]:
     is_there = np.zeros(count + known, bool)
     is_there[of_view] = True
     return (np.cumsum(is_there) - 1)[of_view], np.concatenate([first, sourced[first_of]])[is_there]
-
-
-class _Events:
-    """The events of every view."""
-
-    def __init__(self, runs: Runs, views: Views) -> None:
-        lengths = views.stop - views.start
-        self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        self.view = np.repeat(np.arange(len(lengths)), lengths)
-        self._place = np.arange(len(self.view)) + (views.start - self.bounds[:-1])[self.view]
-        self._runs, self._views = runs, views
-        at = views.event[self._place]
-        self.run = runs.event.run[at]
-        source_of = np.full(len(runs.event.run), NONE, np.int64)
-        source_of[runs.has_source[runs.event.run]] = views.of_source
-        self._source = source_of[at]
-        positions = np.array([NO_PLACE if one.event.pos is None else one.event.pos for one in runs.events], np.int64)
-        tags = np.array([one.event.tag or 0 for one in runs.events], np.int64)
-        pos = _positions(positions, runs.event, [one.index for one in runs.events])[at]
-        # Where a page stood in the table of another tag's request, nothing asks for.
-        self.pos = np.where(tags[self.run] == views.tag[self.view], pos, NO_PLACE)
-
-    def elements(self, of_lives: tuple[Ints, ...], least: Ints) -> Elements:
-        """Which run, how far on, whether two owners met in it, and the life that its tag had at the page."""
-        runs, views = self._runs, self._views
-        collided = np.zeros(len(runs.event.run), np.int64)
-        for number, one in enumerate(runs.events):
-            if one.collided:
-                mine = slice(*runs.event.bounds[number : number + 2].tolist())
-                collided[mine] = np.isin(page_number(runs.event.page[mine]), list(one.collided))
-        of_touch = (runs.event.run[views.event], collided[views.event], *of_lives)
-        beyond = _beyond(self.pos, least[self.view])
-        digest = _mix(_digest(of_touch)[self._place] ^ beyond.view(np.uint64))
-        return Elements(self.bounds, self._place, of_touch, beyond, digest, self._source)
-
-
-class _Reads:
-    """The reads of every view."""
-
-    def __init__(self, runs: Runs, views: Views) -> None:
-        order = order_of(views.of_read)
-        self.view, self.run = views.of_read[order], runs.read.run[order]
-        positions = np.array([NO_PLACE if one.read.pos is None else one.read.pos for _, one in runs.reads], np.int64)
-        self.pos = _positions(positions, runs.read, [one.index for _, one in runs.reads])[order]
-        lasts = np.array([NONE if one.read.pos_last is None else one.read.pos_last for _, one in runs.reads], np.int64)
-        self._last = lasts[self.run]
-        self._bounds = np.searchsorted(self.view, np.arange(len(views.page) + 1))
-
-    def elements(self, least: Ints, events: _Events) -> Elements:
-        """Which run, how far on, and how many places its bind goes on behind the page."""
-        beyond, further = _beyond(self.pos, least[self.view]), self._further(least, events)
-        of_touch = self.run, further
-        return Elements(self._bounds, np.arange(len(further)), of_touch, beyond, _digest((*of_touch, beyond)))
-
-    def _further(self, least: Ints, events: _Events) -> Ints:
-        """Places of the bind behind the page, as far as an event under the view's tag is of a later place."""
-        ahead = np.zeros(len(least), np.int64)
-        placed = events.pos != NO_PLACE
-        np.maximum.at(ahead, events.view[placed], events.pos[placed] - least[events.view[placed]])
-        further = np.where(self._last == NONE, 0, self._last - self.pos)
-        return np.minimum(np.maximum(further, 0), ahead[self.view])
-
-
-def _positions(first: Ints, touches: Touches, index: list[Ints]) -> Ints:
-    """The place in the request's page table of each touch; NO_PLACE where its run names none."""
-    of_run = first[touches.run]
-    return np.where(of_run == NO_PLACE, NO_PLACE, of_run + np.concatenate([np.empty(0, np.int64), *index]))
-
-
-def _least(view: Ints, pos: Ints, count: int) -> Ints:
-    least = np.full(count, NO_PLACE, np.int64)
-    np.minimum.at(least, view, pos)
-    return least
-
-
-def _beyond(pos: Ints, least: Ints) -> Ints:
-    return np.where(pos == NO_PLACE, NONE, pos - least)
-
-
-def _alone(runs: Runs, views: Views, events: _Events) -> Mask:
-    """Views that no other is compared with: whole histories, and those whose tag several writers filled."""
-    movers: dict[WorkerKey, int] = {}
-    of_run = np.array(
-        [
-            NONE
-            if one.event.mover is None or one.event.kind not in FILLS
-            else movers.setdefault(one.event.mover, len(movers))
-            for one in runs.events
-        ],
-        np.int64,
-    )
-    tags = np.array([one.event.tag or 0 for one in runs.events], np.int64)[events.run]
-    number = of_run[events.run]
-    mine = np.flatnonzero((number != NONE) & (tags == views.tag[events.view]))
-    least, most = np.full(len(views.page), NO_PLACE, np.int64), np.full(len(views.page), NONE, np.int64)
-    np.minimum.at(least, events.view[mine], number[mine])
-    np.maximum.at(most, events.view[mine], number[mine])
-    return (views.tag == WHOLE) | ((most != NONE) & (least != most))
 
 
 def _takings_of(runs: Runs, views: Views, takings: list[tuple[WorkerKey, Taking]]) -> Ints:
@@ -236,24 +161,6 @@ def _takings_of(runs: Runs, views: Views, takings: list[tuple[WorkerKey, Taking]
     return found
 
 
-def _life_numbers(lives: LifeTable, outcomes: Outcomes) -> tuple[Ints, ...]:
-    """(reserve_seq, end_seq, req, flags) of every life, and of none (all NONE) in a last row."""
-    columns = lives.columns
-    flags = columns.ended * _ENDED + columns.held * _HELD
-    for named, flag in ((outcomes.failed, _FAILED), (outcomes.returned, _RETURNED)):
-        if named:
-            tags, pages = (np.array(column, np.int64) for column in zip(*named, strict=True))
-            for place in lives.of_place:
-                rows = lives.rows(place, tags, pages)
-                flags[rows[rows >= 0]] |= flag
-    none = np.full(1, NONE, np.int64)
-    return tuple(np.concatenate([one, none]) for one in (columns.reserve_seq, columns.end_seq, columns.req, flags))
-
-
-def _of_lives(numbers: tuple[Ints, ...], rows: Ints) -> tuple[Ints, ...]:
-    return tuple(column[rows] for column in numbers)
-
-
 def _mix(x: Digest) -> Digest:
     """Splitmix64 (Steele, Lea and Flood 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
@@ -264,36 +171,51 @@ def _mix(x: Digest) -> Digest:
     return x
 
 
-def _digest(columns: tuple[Ints, ...]) -> Digest:
-    digest = np.zeros(len(columns[0]), np.uint64)
+def _digest(columns: Iterator[Ints]) -> Digest:
+    """One digest of each row of the columns, of which there is one at least."""
+    digest = np.zeros(1, np.uint64)
     for column in columns:
-        digest = _mix(digest ^ column.astype(np.int64).view(np.uint64))
-    return digest
+        digest = (digest ^ column.view(np.uint64)) * _FACTOR
+        digest ^= digest >> np.uint64(32)
+    return _mix(digest)
 
 
-def _sums(part: Elements) -> Digest:
+def _sums(digest: Digest, bounds: Ints) -> Digest:
     """Sums of the digests of each view's elements."""
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(part.digest, dtype=np.uint64)])
-    return total[part.bounds[1:]] - total[part.bounds[:-1]]
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(digest, dtype=np.uint64)])
+    return total[bounds[1:]] - total[bounds[:-1]]
 
 
-def _differ(own: tuple[Ints, ...], parts: tuple[Elements, ...], of_view: Ints, first: Ints) -> bool:
-    """Whether any view is not in every respect like the first of its class."""
-    like = first[of_view]
-    if any(bool(np.any(column != column[like])) for column in own):
+def _differ(elements: Elements, like: Ints) -> bool:
+    """Whether the elements of any view are not those of the view beside it in `like`."""
+    if bool(np.any(elements.lengths != elements.lengths[like])):
         return True
-    for part in parts:
-        begin, lengths = part.bounds[:-1], np.diff(part.bounds)
-        if bool(np.any(lengths != lengths[like])):
+    return any(
+        _are_two(elements.columns(view, place), elements.columns(like[view], twin))
+        for view, place, twin in _twins(elements, like)
+    )
+
+
+def _differ_in_source(events: Events, like: Ints, of_view: Ints) -> bool:
+    """Whether any transfer came from a view of another class than its twin, for views of equal lengths."""
+    for _, place, twin in _twins(events, like):
+        here, there = events.sources(place), events.sources(twin)
+        if bool(np.any(np.where(here == NONE, NONE, of_view[here]) != np.where(there == NONE, NONE, of_view[there]))):
             return True
-        twin = np.arange(len(part.digest)) + np.repeat(begin[like] - begin, lengths)
-        if any(bool(np.any(column != column[twin])) for column in part.columns()):
-            return True
-        if part.source is not None:
-            there = np.where(part.source == NONE, NONE, of_view[part.source])
-            if bool(np.any(there != there[twin])):
-                return True
     return False
+
+
+def _twins(elements: Elements, like: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """(view, place, place of what stands as far on in the view that it is like) of all elements that are not their own twins."""
+    begin = elements.begin
+    for part in elements.stretches():
+        at = np.flatnonzero(like[part.view] != part.view)
+        view, place = part.view[at], part.place[at]
+        yield view, place, place + (begin[like[view]] - begin[view])
+
+
+def _are_two(some: Iterator[Ints], others: Iterator[Ints]) -> bool:
+    return any(bool(np.any(one != other)) for one, other in zip(some, others, strict=True))
 
 
 def _in_order(of_view: Ints, first: Ints) -> Classes:

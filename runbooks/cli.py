@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import random
 import sys
-from contextlib import closing
+import traceback
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -18,19 +21,21 @@ from runbooks.audit import Head, verify_audit
 from runbooks.deadline import SystemClock
 from runbooks.engine_client import EngineClient, EngineFile, read_engine_file
 from runbooks.errors import RunbookError, UsageError
-from runbooks.executor import Executor
+from runbooks.executor import Executor, Finished
 from runbooks.lint import lint_files
 from runbooks.lookup import find_runbook, library_files
-from runbooks.plan import make_plan
+from runbooks.plan import make_plan, plan_again
 from runbooks.store import RunStore, default_state_dir
 
-USAGE = 64
+USAGE, BROKEN = 64, 3
 
 _ENGINE = click.option(
     "--engine", "engine_path", type=click.Path(path_type=Path), help="engine.json of a running engine"
 )
 _PARAM = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="a parameter of the runbook")
 _FORMAT = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+_LEDGER = click.option("--ledger", type=click.Path(path_type=Path), help="ledger directory [default: the engine's]")
+_BY = click.option("--by", metavar="NAME", help="who does it, for the audit log [default: the user]")
 _STATE = click.option(
     "--state-dir",
     type=click.Path(path_type=Path),
@@ -72,11 +77,14 @@ def lint_command(files: tuple[Path, ...]) -> None:
 @cli.command("plan")
 @click.argument("name", metavar="ID")
 @_ENGINE
+@_LEDGER
 @_PARAM
 @_FORMAT
-def plan_command(name: str, engine_path: Path | None, params: tuple[str, ...], form: str) -> None:
+def plan_command(name: str, engine_path: Path | None, ledger: Path | None, params: tuple[str, ...], form: str) -> None:
     """Show what a run of a runbook would do, without doing it."""
-    plan = make_plan(find_runbook(name, date.today()), _split(params), _engine(engine_path))
+    engine = _engine(engine_path)
+    ledger = ledger or (engine.ledger if engine is not None else None)
+    plan = make_plan(find_runbook(name, date.today()), _split(params), engine, ledger)
     if form == "json":
         _print_json(report.plan_data(plan))
     else:
@@ -86,9 +94,10 @@ def plan_command(name: str, engine_path: Path | None, params: tuple[str, ...], f
 @cli.command("run")
 @click.argument("name", metavar="ID")
 @_ENGINE
-@click.option("--ledger", type=click.Path(path_type=Path), help="ledger directory [default: the engine's]")
+@_LEDGER
 @_STATE
 @_PARAM
+@_BY
 @_FORMAT
 def run_command(
     name: str,
@@ -96,6 +105,7 @@ def run_command(
     ledger: Path | None,
     state_dir: Path | None,
     params: tuple[str, ...],
+    by: str | None,
     form: str,
 ) -> None:
     """Run a runbook until it ends or needs a person.
@@ -103,23 +113,54 @@ def run_command(
     Exits 0 if the alert is not confirmed, 1 if it is, 2 if that could not be decided, 3 if the audit log is broken.
     """
     engine = _engine(engine_path)
-    if ledger is None and engine is not None:
-        ledger = engine.ledger
+    ledger = ledger or (engine.ledger if engine is not None else None)
     plan = make_plan(find_runbook(name, date.today()), _split(params), engine, ledger)
-    store = RunStore(state_dir or default_state_dir())
-    client = EngineClient(engine) if engine else None
-    try:
-        finished = Executor(store, SystemClock(), random.SystemRandom(), _say).run(plan, client, ledger)
-    finally:
-        store.close()
-        if client is not None:
-            client.close()
-    if form == "json":
-        _print_json(report.run_data(finished))
-    else:
-        report.print_run(finished, _stdout())
-    _say(report.headline(finished.run))
-    raise SystemExit(report.exit_code(finished.run))
+    with _at_work(state_dir, engine, by) as (executor, client, _):
+        finished = executor.run(plan, client, ledger)
+    _end(finished, form)
+
+
+@cli.command("resume")
+@click.argument("run_id", metavar="RUN")
+@click.option("--answer", metavar="TEXT", help="the answer to the question that the run waits with")
+@_ENGINE
+@_LEDGER
+@_STATE
+@_BY
+@_FORMAT
+def resume_command(
+    run_id: str,
+    answer: str | None,
+    engine_path: Path | None,
+    ledger: Path | None,
+    state_dir: Path | None,
+    by: str | None,
+    form: str,
+) -> None:
+    """Go on with a run that waits for a person or was interrupted, against the same engine and ledger.
+
+    Exits as `run` does.
+    """
+    engine = _engine(engine_path)
+    ledger = ledger or (engine.ledger if engine is not None else None)
+    with _at_work(state_dir, engine, by) as (executor, client, store):
+        run = store.read(run_id)
+        plan = plan_again(find_runbook(run.runbook, date.today()), run.params, engine, ledger)
+        finished = executor.resume(run_id, plan, client, ledger, answer)
+    _end(finished, form)
+
+
+@cli.command("abort")
+@click.argument("run_id", metavar="RUN")
+@click.option("--why", required=True, metavar="TEXT", help="why, for the audit log")
+@_STATE
+@_BY
+@_FORMAT
+def abort_command(run_id: str, why: str, state_dir: Path | None, by: str | None, form: str) -> None:
+    """End a run that waits for a person or was interrupted. Exits as `run` does."""
+    with _at_work(state_dir, None, by) as (executor, _, _):
+        finished = executor.abort(run_id, why)
+    _end(finished, form)
 
 
 @cli.command("verify-audit")
@@ -159,6 +200,36 @@ def main() -> None:
     except RunbookError as error:
         _say(f"runbook: {error}")
         sys.exit(error.exit_code)
+    except Exception:
+        traceback.print_exc()
+        _say(
+            "runbook: a fault of this program, not an answer: report it with the lines above; what the run did is kept"
+        )
+        sys.exit(BROKEN)
+
+
+@contextmanager
+def _at_work(
+    state_dir: Path | None, engine: EngineFile | None, by: str | None
+) -> Iterator[tuple[Executor, EngineClient | None, RunStore]]:
+    """An executor over the state directory, and a client of the engine, until the work is done."""
+    with closing(RunStore(state_dir or default_state_dir())) as store:
+        client = EngineClient(engine) if engine else None
+        try:
+            yield Executor(store, SystemClock(), random.SystemRandom(), _say, by=by or getpass.getuser()), client, store
+        finally:
+            if client is not None:
+                client.close()
+
+
+def _end(finished: Finished, form: str) -> NoReturn:
+    """Print a run as it stands, and exit by what it found."""
+    if form == "json":
+        _print_json(report.run_data(finished))
+    else:
+        report.print_run(finished, _stdout())
+    _say(report.headline(finished.run))
+    raise SystemExit(report.exit_code(finished.run))
 
 
 def _engine(path: Path | None) -> EngineFile | None:

@@ -1,15 +1,16 @@
-"""Running a plan, step by step.
+"""Running a plan, step by step, and going on with a run that waits or was interrupted.
 
 Invariant: intent is durable (audit line, then state) before an action is called; a step that cannot be decided is
 treated as failed for what happens next (fail closed) and as undecided for what is concluded; the run goes past the
-confirm phase only if a confirm step did not hold.
+confirm phase only if a confirm step did not hold. A run goes on with the plan that it began with, or not at all.
 """
 
 from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from runbooks.actions.catalogue import ACTIONS
-from runbooks.actions.registry import Action, ActionContext
-from runbooks.audit import AuditLog, Head, verify_audit
+from runbooks.actions.registry import Action, ActionContext, Effect
+from runbooks.audit import AuditLog, Head
 from runbooks.deadline import Clock, Deadline
 from runbooks.engine_client import EngineClient
-from runbooks.errors import StepUndecided
-from runbooks.model import LocatedStep, Phase
+from runbooks.errors import StepUndecided, UsageError
+from runbooks.going_on import STANDING, check_going_on, checked_words, next_step, question_of
+from runbooks.model import LocatedStep, Phase, Step
 from runbooks.plan import Plan
 from runbooks.predicates import Checked, Outcome, Predicate, evaluate
 from runbooks.references import from_run, resolve
@@ -51,7 +53,7 @@ class Finished:
 
 
 class Executor:
-    """Runs plans against one state directory. Time and randomness come from outside."""
+    """Runs plans against one state directory, on behalf of `by`. Time and randomness come from outside."""
 
     def __init__(
         self,
@@ -60,7 +62,10 @@ class Executor:
         source: random.Random,
         say: Callable[[str], None],
         actions: dict[str, Action] = ACTIONS,
+        *,
+        by: str = "",
     ) -> None:
+        self._by = by
         self._store = store
         self._audit = AuditLog(store.audit_path)
         self._clock = clock
@@ -70,16 +75,71 @@ class Executor:
 
     def run(self, plan: Plan, engine: EngineClient | None, ledger: Path | None) -> Finished:
         """Run `plan` until it ends, aborts or waits for a person. Raises RunBusy, EvidenceBroken."""
-        if self._store.audit_path.exists() or self._store.audit_head().count:
-            verify_audit(self._store.audit_path, self._store.audit_head())
-        with self._store.lock(plan.runbook, plan.target):
-            for dead in self._store.interrupt_dead(plan.runbook.head.id, plan.target, self._clock.now_us()):
-                self._note(dead, "run.interrupted")
-                self._say(f"run {dead} was interrupted earlier; its started steps are in doubt")
+        with self._held(plan.runbook.head.id, plan.target):
             run_id = f"{plan.runbook.head.id.lower().replace('-', '')}-{self._random.getrandbits(40):010x}"
             self._store.create(run_id, plan, self._clock.now_us())
             _Run(self, plan, run_id, engine, ledger).go()
-            return Finished(self._store.read(run_id), self._store.audit_head())
+            return self._finished(run_id)
+
+    def resume(
+        self, run_id: str, plan: Plan, engine: EngineClient | None, ledger: Path | None, answer: str | None = None
+    ) -> Finished:
+        """Go on with a run that waits (with the answer that it waits for, if any) or was interrupted.
+
+        Raises UsageError where it cannot go on, and where `plan` is not the one that it began with.
+        """
+        with self._held(plan.runbook.head.id, plan.target):
+            stored = self._store.read(run_id)
+            check_going_on(stored, answer)
+            if plan.digest != stored.plan_digest:
+                raise UsageError(
+                    f"run {run_id} began with another plan: the runbook, the engine's addresses or the ledger have changed "
+                    "since; abort it and start another"
+                )
+            doubtful = next_step(stored)
+            if (
+                doubtful is not None
+                and doubtful.state is StepState.IN_DOUBT
+                and self._actions[doubtful.uses].effect is not Effect.OBSERVE
+            ):
+                raise UsageError(
+                    f"step '{doubtful.step_id}' changes something, and whether it did is not known: look, then abort the run"
+                )
+            _Run(self, plan, run_id, engine, ledger).go_on(stored, answer)
+            return self._finished(run_id)
+
+    def abort(self, run_id: str, why: str) -> Finished:
+        """End a run that waits or was interrupted. Raises UsageError where it has ended, RunBusy where it still runs."""
+        run, why = self._store.read(run_id), checked_words(why, "--why")
+        with self._held(run.runbook, run.target):
+            run = self._store.read(run_id)
+            if run.state not in STANDING:
+                raise UsageError(f"run {run_id} is {run.state}: only one that waits or was interrupted can be aborted")
+            for step in run.steps:
+                if step.state in (StepState.WAITING, StepState.IN_DOUBT, StepState.PLANNED):
+                    left = StepState.SKIPPED if step.state is StepState.PLANNED else StepState.ABORTED
+                    self._note(run_id, f"step.{left.value}", step=step.step_id)
+                    self._store.move_step(run_id, step.place, left, self._clock.now_us())
+            self._note(run_id, "run.aborted", why=why, **self._whose)
+            self._store.move_run(run_id, RunState.ABORTED, self._clock.now_us())
+            return self._finished(run_id)
+
+    @contextmanager
+    def _held(self, runbook: str, target: str) -> Iterator[None]:
+        """The audit log checked, the lock held, and runs whose process died found."""
+        self._store.verified_audit()
+        with self._store.lock(runbook, target):
+            for dead in self._store.interrupt_dead(runbook, target, self._clock.now_us()):
+                self._note(dead, "run.interrupted")
+                self._say(f"run {dead} was interrupted earlier; its started steps are in doubt")
+            yield
+
+    def _finished(self, run_id: str) -> Finished:
+        return Finished(self._store.read(run_id), self._store.audit_head())
+
+    @property
+    def _whose(self) -> dict[str, str]:
+        return {"by": self._by} if self._by else {}
 
     def _note(self, run_id: str, event: str, **details: Any) -> None:
         head = self._audit.append({"t": self._clock.now_us(), "run": run_id, "event": event, **details})
@@ -108,16 +168,44 @@ class _Run:
         head = self._plan.runbook.head
         self._move_run(
             RunState.RUNNING,
+            None,
             runbook=head.id,
             version=head.version,
             runbook_digest=self._plan.runbook.digest,
             plan_digest=self._plan.digest,
             target=self._plan.target,
             params=dict(self._plan.params),
+            **self._executor._whose,
         )
-        place: int | None = 0
+        self._drive(0)
+
+    def go_on(self, stored: StoredRun, answer: str | None) -> None:
+        """Drive a stored run on from where it stands."""
+        self._outputs = {step.step_id: step.output for step in stored.steps if step.output}
+        ended = (StepState.CONFIRMED, StepState.FAILED, StepState.UNDECIDED)
+        self._confirm_states = [s.state for s in stored.steps if s.phase == Phase.CONFIRM and s.state in ended]
+        going_on, asked = next_step(stored), question_of(stored)
+        self._move_run(RunState.RUNNING, None, resumed=True, **self._executor._whose)
+        if asked is not None and answer is not None:
+            self._drive(self._answered(asked.place, answer.strip(), asked.changed_us))
+        elif going_on is not None:
+            if going_on.state is StepState.IN_DOUBT:
+                self._move_step(going_on.place, StepState.APPROVED, **self._executor._whose)
+            self._drive(going_on.place)
+        else:
+            self._drive(len(stored.steps))
+
+    def _drive(self, place: int | None) -> None:
         while place is not None:
             place = self._advance(place)
+
+    def _answered(self, place: int, answer: str, asked_us: int) -> int | None:
+        """Take a person's answer; the place of the next step, or None at the end."""
+        located = self._plan.runbook.steps[place]
+        late_s = (self._clock.now_us() - asked_us) / 1e6 - located.step.timeout
+        late = [f"answered {late_s:,.0f} s after the step's time was over"] if late_s > 0 else []
+        self._move_step(place, StepState.INTENT, **self._executor._whose)
+        return self._after(place, located, self._judge(place, located.step, {"answer": answer}, late))
 
     def _advance(self, place: int) -> int | None:
         """Run or settle the step at `place`; the place of the next one, or None at the end."""
@@ -134,7 +222,10 @@ class _Run:
         if self._executor._actions[located.step.uses].needs_person:
             self._wait(place, located)
             return None
-        state = self._perform(place, located)
+        return self._after(place, located, self._perform(place, located))
+
+    def _after(self, place: int, located: LocatedStep, state: StepState) -> int | None:
+        """Where a step that ended in `state` leads."""
         if located.step.phase is Phase.CONFIRM:
             self._confirm_states.append(state)
         if state is StepState.CONFIRMED:
@@ -177,10 +268,14 @@ class _Run:
             # Fail closed: a bug in an observation must not keep the run from containing. Its text may quote answers.
             traceback.print_exc(limit=-3)
             return self._settle(place, StepState.UNDECIDED, [f"the action broke ({type(error).__name__}); report it"])
+        return self._judge(place, step, output)
+
+    def _judge(self, place: int, step: Step, output: dict[str, Any], said: Sequence[str] = ()) -> StepState:
+        """Hold what a step gave against its expectation. `said`: findings beside those of the checks."""
         self._outputs[step.id] = output
         self._move_step(place, StepState.APPLIED, output=output)
         checks = [self._check(predicate, output) for predicate in step.expect]
-        findings = [check.detail for check in checks if check.outcome is not Outcome.HELD]
+        findings = [*said, *(check.detail for check in checks if check.outcome is not Outcome.HELD)]
         return self._settle(place, _STEP_STATE[_worst(checks)], findings)
 
     def _call(self, located: LocatedStep) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a run would do: the runbook with its parameters and its target, and one digest over all of it.
 
-Invariant: the digest covers the runbook's bytes, every parameter, the target and every step as it would be called, and
-no key; two plans with one digest do the same.
+Invariant: the digest covers the runbook's bytes, every parameter, the target, the ledger that it has to read and every
+step as it would be called, and no key; two plans with one digest do the same.
 """
 
 from __future__ import annotations
@@ -33,19 +33,31 @@ def make_plan(
     runbook: Runbook, given: Mapping[str, str], engine: EngineFile | None, ledger: Path | None = None
 ) -> Plan:
     """Convert the parameters and bind the target. Raises UsageError."""
+    return _bound(runbook, _convert(runbook, given), engine, ledger)
+
+
+def plan_again(
+    runbook: Runbook, params: Mapping[str, Any], engine: EngineFile | None, ledger: Path | None = None
+) -> Plan:
+    """The plan of a run that was stored with `params`, as they were converted then. Raises UsageError."""
+    return _bound(runbook, params, engine, ledger)
+
+
+def _bound(runbook: Runbook, params: Mapping[str, Any], engine: EngineFile | None, ledger: Path | None) -> Plan:
     if "engine" in runbook.head.requires and engine is None:
         raise UsageError(f"{runbook.head.id} needs a running engine: give --engine RUN_DIR/engine.json")
     if "ledger" in runbook.head.requires and (ledger is None or not ledger.is_dir()):
         raise UsageError(f"{runbook.head.id} reads a ledger: give --ledger DIR (now: {ledger or 'none'})")
-    params = _convert(runbook, given)
     target = engine.gateway if engine else ""
     addresses = [] if engine is None else [engine.gateway, *engine.prefill, *engine.decode]
-    content = {
+    content: dict[str, Any] = {
         "runbook": runbook.digest,
-        "params": params,
+        "params": dict(params),
         "targets": addresses,
         "steps": [[located.step.id, located.step.uses, planned_inputs(located, params)] for located in runbook.steps],
     }
+    if ledger is not None and "ledger" in runbook.head.requires:
+        content["ledger"] = str(ledger.resolve())
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     return Plan(runbook, params, target, digest)
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from runbooks.actions.catalogue import ACTIONS
 from runbooks.executor import Finished
+from runbooks.going_on import question_of
 from runbooks.model import Runbook
 from runbooks.plan import Plan, planned_inputs
 from runbooks.states import Conclusion, RunState, StepState
@@ -32,10 +33,12 @@ def exit_code(run: StoredRun) -> int:
 def headline(run: StoredRun) -> str:
     """One sentence on how the run stands."""
     conclusion = (run.conclusion or Conclusion.UNDECIDED).value
-    waiting = next((step for step in run.steps if step.state is StepState.WAITING), None)
+    waiting = question_of(run)
     tail = {
-        RunState.WAITING: f"waits for a person at step '{waiting.step_id if waiting else '?'}'",
-        RunState.FINISHED: "finished; nothing was changed",
+        RunState.WAITING: f"waits for a person at step '{waiting.step_id}'"
+        if waiting
+        else "waits to be resumed or aborted",
+        RunState.FINISHED: "finished" + ("; nothing was changed" if run.conclusion is Conclusion.NOT_CONFIRMED else ""),
         RunState.ABORTED: "aborted",
     }.get(run.state, run.state.value)
     return f"{run.runbook} {run.version}: {conclusion}; {tail}"

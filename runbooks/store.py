@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runbooks.audit import EMPTY, Head
+from runbooks.audit import EMPTY, Head, verify_audit
 from runbooks.errors import EvidenceBroken, RunBusy, UsageError
-from runbooks.model import Runbook
 from runbooks.plan import Plan
 from runbooks.states import Conclusion, RunState, StepState, check_run_move, check_step_move
 
@@ -64,6 +63,7 @@ class StoredRun:
     version: str
     plan_digest: str
     target: str
+    params: dict[str, Any]
     state: RunState
     conclusion: Conclusion | None
     started_us: int
@@ -111,6 +111,11 @@ class RunStore:
             raise UsageError(f"--state-dir {self._directory}: was written by a newer version ({version})")
 
     @property
+    def is_made(self) -> bool:
+        """Whether its tables are there: another process may be making them now."""
+        return bool(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    @property
     def audit_path(self) -> Path:
         """Where the audit log of this state directory is."""
         return self._directory / "audit.jsonl"
@@ -120,16 +125,16 @@ class RunStore:
         self._database.close()
 
     @contextmanager
-    def lock(self, runbook: Runbook, target: str) -> Iterator[None]:
-        """Hold the lock of (runbook, target). Raises RunBusy if another process holds it."""
-        name = hashlib.sha256(f"{runbook.head.id}\n{target}".encode()).hexdigest()[:16]
-        path = self._directory / f"{runbook.head.id}-{name}.lock"
+    def lock(self, runbook: str, target: str) -> Iterator[None]:
+        """Hold the lock of (runbook id, target). Raises RunBusy if another process holds it."""
+        name = hashlib.sha256(f"{runbook}\n{target}".encode()).hexdigest()[:16]
+        path = self._directory / f"{runbook}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise RunBusy(f"{runbook.head.id} is already running against {target}; wait for it or end it") from error
+            raise RunBusy(f"{runbook} is already running against {target}; wait for it or end it") from error
         try:
             yield
         finally:
@@ -207,6 +212,13 @@ class RunStore:
         row = self._database.execute("SELECT count, hash FROM audit_head").fetchone()
         return Head(*row) if row else EMPTY
 
+    def verified_audit(self) -> Head | None:
+        """The head of the audit log, checked whole against the one stored; None = nothing was written. Raises EvidenceBroken."""
+        stored = self.audit_head()
+        if not stored.count and not self.audit_path.exists():
+            return None
+        return verify_audit(self.audit_path, stored)
+
     def set_audit_head(self, head: Head) -> None:
         """Remember the audit head, so that a cut log is noticed."""
         with self._transaction():
@@ -214,7 +226,7 @@ class RunStore:
 
     def read(self, run_id: str) -> StoredRun:
         """One run. Raises UsageError if there is none."""
-        columns = "run_id, runbook, version, plan_digest, target, state, conclusion, started_us, changed_us"
+        columns = "run_id, runbook, version, plan_digest, target, params, state, conclusion, started_us, changed_us"
         row = self._one(f"SELECT {columns} FROM runs WHERE run_id = ?", run_id)
         steps = self._database.execute(
             "SELECT place, step_id, phase, uses, state, changed_us, output, findings FROM steps WHERE run_id = ? "
@@ -227,10 +239,11 @@ class RunStore:
             version=row[2],
             plan_digest=row[3],
             target=row[4],
-            state=RunState(row[5]),
-            conclusion=Conclusion(row[6]) if row[6] else None,
-            started_us=row[7],
-            changed_us=row[8],
+            params=json.loads(row[5]),
+            state=RunState(row[6]),
+            conclusion=Conclusion(row[7]) if row[7] else None,
+            started_us=row[8],
+            changed_us=row[9],
             steps=[_stored_step(step) for step in steps],
         )
 

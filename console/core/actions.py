@@ -34,6 +34,8 @@ class Action:
 _LISTS = (Place.INCIDENTS, Place.HELD, Place.LATENCY, Place.EVENTS, Place.RUNS)
 _TIME = (Place.OVERVIEW, Place.PAGES, Place.HELD, Place.LATENCY, Place.EVENTS, Place.INCIDENT)
 _ONE = (Place.INCIDENT,)
+_SIDEWAYS = (Place.PAGES, Place.OVERVIEW, Place.HELD, Place.LATENCY)
+_RUNS = (Place.RUNS,)
 _MARKED = (Place.INCIDENTS, Place.INCIDENT)
 
 ACTIONS: tuple[Action, ...] = (
@@ -78,13 +80,24 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
     Action(
-        "run", ("r",), "r", "start the selected runbook; needs --write", (Place.RUNS,), 3, "start",
-        command="run", argument="[RUNBOOK]", web=False, writes=True,
+        "run", ("r",), "r", "start the selected runbook; needs --write", _RUNS, 3, "start",
+        command="run", argument="[RUNBOOK] [NAME=VALUE]", web=False, writes=True,
+    ),
+    Action(
+        "answer", ("a",), "a", "answer what the selected run waits for; needs --write", _RUNS, 2, "answer",
+        command="answer", argument="[WORDS]", web=False, writes=True,
+    ),
+    Action(
+        "resume", ("c",), "c", "go on with the selected run; needs --write", _RUNS, 4, "go on", command="resume", web=False, writes=True,
+    ),
+    Action(
+        "abort", ("x",), "x", "abort the selected run; needs --write", _RUNS, 4, "abort",
+        command="abort", argument="[WHY]", web=False, writes=True,
     ),
     Action("down", ("j",), "j ↓", "down"),
     Action("up", ("k",), "k ↑", "up"),
-    Action("left", ("h",), "h ←", "left", (Place.PAGES,), web=False),
-    Action("right", ("l",), "l →", "right", (Place.PAGES,), web=False),
+    Action("left", ("h", "left"), "h ←", "left: on the page map a cell, elsewhere one stretch earlier", _SIDEWAYS, web=False),
+    Action("right", ("l", "right"), "l →", "right: on the page map a cell, elsewhere one stretch later", _SIDEWAYS, web=False),
     Action("pool", ("p",), "p", "the next pool", (Place.PAGES,), 4, "pool", web=False),
     Action("first", ("g",), "g", "first row"),
     Action("last", ("G",), "G", "last row"),

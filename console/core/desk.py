@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
+from console.core.live_edge import Edge, with_edge
 from console.core.page_events import PageStory, page_story
 from console.core.places import Place
 from console.core.readings import Reading
@@ -17,14 +18,24 @@ from console.core.snapshot import Snapshot
 from console.core.source import Failure
 from console.core.view import Cue, Mode, View
 
+UNJUDGED_US = 2_000_000
+"""How far the record may go on beyond the last reading before the picture says so."""
+
 
 @dataclass(frozen=True)
 class Desk:
-    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last."""
+    """What is shown, what has come in since, what is remembered of an earlier opening, and what went wrong last.
+
+    `live`: the rollup of what is shown with the live edge; `rows_there`: how many rows the record has by the newest look.
+    `whole`: what was shown before a replay began to show the record as it was; None = it is what is shown.
+    """
 
     view: View = field(default_factory=View)
     shown: Snapshot | None = None
+    live: Rollup | None = None
+    rows_there: int = 0
     newer: Snapshot | None = None
+    whole: Snapshot | None = None
     remembered: Rollup | None = None
     failure: Failure | None = None
 
@@ -36,7 +47,38 @@ class Desk:
         view = self.view.on(cue)
         if view.paused and self.shown is not None:
             return replace(self, newer=reading, failure=None)
-        return replace(self, view=view, shown=reading, newer=None, failure=None)
+        return replace(self, view=view, shown=reading, live=None, newer=None, failure=None)
+
+    def offer_edge(self, of: Snapshot, edge: Edge | None) -> Desk:
+        """The desk after a look at the streams beyond the reading `of`; while the view is paused it only counts."""
+        if edge is None:
+            return self
+        there = max(self.rows_there, of.rollup.rows + edge.rows)
+        if of is not self.shown or self.view.paused or (self.live is not None and there == self.rows_there):
+            return replace(self, rows_there=there)
+        return replace(self, rows_there=there, live=with_edge(of.rollup, edge))
+
+    def looking_at(self, view: View) -> Desk:
+        """The desk with another view; one that replays nothing shows the whole record again, and what is newest if it follows."""
+        desk = replace(self, view=view)
+        if self.whole is not None and view.replay is None:
+            desk = replace(desk, shown=self.whole, live=None, whole=None)
+        if desk.newer is not None and not view.paused:
+            return replace(desk, newer=None).offer(desk.newer)
+        return desk
+
+    def at(self, past: Snapshot | None) -> Desk:
+        """The record as it was, while it is replayed; None = at its end, which is all of it."""
+        if self.view.replay is None or (past is None and self.whole is None):
+            return self
+        if past is None:
+            return replace(self, shown=self.whole, live=None, whole=None)
+        return replace(self, shown=past, live=None, whole=self.whole or self.shown)
+
+    @property
+    def full(self) -> Snapshot | None:
+        """All of the record that is looked at, also while it is shown as it was."""
+        return self.whole or self.shown
 
     def on(self, cue: Cue) -> Desk:
         """The desk after `cue`; where it resumes, the newest reading is shown."""
@@ -67,7 +109,14 @@ class Desk:
     @property
     def rollup(self) -> Rollup | None:
         """What the first screens draw from: of what is shown, or until there is anything, what is remembered."""
-        return self.shown.rollup if self.shown else self.remembered
+        return self.live or (self.shown.rollup if self.shown else self.remembered)
+
+    @property
+    def unjudged_us(self) -> int:
+        """For how long the record goes on beyond what verdicts are made of; 0 up to UNJUDGED_US, which is no news."""
+        known = self.live
+        behind = (known.data_us or 0) - (known.judged_us or 0) if known else 0
+        return behind if behind > UNJUDGED_US else 0
 
     @property
     def is_remembered(self) -> bool:
@@ -77,7 +126,9 @@ class Desk:
     @property
     def newer_rows(self) -> int:
         """Rows that have come in while the view stood still."""
-        return self.newer.rollup.rows - self.shown.rollup.rows if self.newer and self.shown else 0
+        if self.shown is None or self.rollup is None:
+            return 0
+        return max(self.rows_there, self.newer.rollup.rows if self.newer else 0, self.rollup.rows) - self.rollup.rows
 
     def incident_of(self, incident_id: str | None) -> Incident | None:
         """An incident by its id."""
@@ -102,17 +153,19 @@ class Desk:
 
     def lineage(self) -> Lineage | None:
         """Pages and donors of that response."""
-        reading = self.reading
-        return lineage(self.shown, reading) if self.shown and reading else None
+        shown, reading = self.shown, self.reading
+        if shown is None or reading is None:
+            return None
+        return shown.once(("lineage", reading.key), lambda: lineage(shown, reading))
 
     def story(self, known: Lineage | None) -> PageStory | None:
         """Events of the selected page, or of the first page found."""
-        reading = self.reading
-        if self.shown is None or reading is None or known is None or not known.pages:
+        shown, reading = self.shown, self.reading
+        if shown is None or reading is None or known is None or not known.pages:
             return None
         pages = {page.page for page in known.pages}
         page = self.view.page if self.view.page in pages else known.found[0]
-        return page_story(self.shown, reading, page)
+        return shown.once(("story", reading.key, page), lambda: page_story(shown, reading, page))
 
     @property
     def mode(self) -> Mode:

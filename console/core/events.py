@@ -69,11 +69,11 @@ class EventPage:
 
 
 class Events:
-    """The events of one reading of a ledger."""
+    """The events of one reading of a ledger. `names`: where the `receive` rows of requests stand, if not in it."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, names: pa.Table | None = None) -> None:
         self._tables = [ledger.tables[name] for name in TABLE_NAMES]
-        self._requests = ledger.tables["requests"]
+        self._requests = ledger.tables["requests"] if names is None else names
 
     @cached_property
     def _workers(self) -> list[str]:

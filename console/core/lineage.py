@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from console.core.marks import LinkStyle, link_style
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
@@ -98,10 +100,11 @@ def _slots(snapshot: Snapshot, reading: Reading) -> dict[int, tuple[int, int, in
     if key not in snapshot.workers or reading.req is None:
         return {}
     size = snapshot.workers[key].page_tokens.get(reading.pool, 0)
-    found = {}
-    for life in snapshot.lives(key, reading.pool).of_request(reading.req):
-        found[life.page] = (life.pos, life.pos * size, (life.pos + 1) * size, life.tag)
-    return found
+    lives = snapshot.lives(key, reading.pool)
+    mine = np.flatnonzero(lives.req == reading.req)
+    mine = mine[np.lexsort((lives.start_seq[mine], lives.pos[mine]))]
+    columns = (column[mine].tolist() for column in (lives.page, lives.pos, lives.tag))
+    return {page: (pos, pos * size, (pos + 1) * size, tag) for page, pos, tag in zip(*columns, strict=True)}
 
 
 def _page(page: int, findings: list[Row], slots: dict[int, tuple[int, int, int, int]]) -> LineagePage:
@@ -129,16 +132,9 @@ def _donors(snapshot: Snapshot, pages: list[LineagePage]) -> tuple[Donor, ...]:
 def _donor(snapshot: Snapshot, rid: str | None, pages: int) -> Donor:
     if rid is None:
         return Donor(None, None, None, "several or unnamed", pages)
-    rows = [row for row in snapshot.requests.values() if row["rid"] == rid]
-    room = next((row["room"] for row in rows if row["room"] is not None), None) or _room(snapshot, rid)
+    keys = snapshot.requests_of.get(rid, ())
+    rows = [snapshot.requests[key] for key in keys]
+    room = next((row["room"] for row in rows if row["room"] is not None), None)
+    room = room or next((snapshot.rooms[key] for key in keys if key in snapshot.rooms), None)
     status = snapshot.status_of(rid)
     return Donor(rid, next((row["tenant"] for row in rows), None), room, status, pages)
-
-
-def _room(snapshot: Snapshot, rid: str) -> int | None:
-    for (worker, epoch, req), received in snapshot.requests.items():
-        if received["rid"] == rid:
-            for row in snapshot.workers[worker, epoch].requests:
-                if row["req"] == req and row["op"] == "room":
-                    return int(row["room"])
-    return None

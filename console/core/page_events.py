@@ -9,15 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from console.core.lives import Life, PoolLives
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
 from engine.ledger.tag import split_tag
 from forensics.responses import verdict_of
-from forensics.rows import Row, WorkerKey
+from forensics.rows import Pages, Row, WorkerKey
 from forensics.verdict import Kind, Verdict
 
 MAX_EVENTS = 200
+_TOLD = frozenset({"post", "done", "fail", "ack", "reject"})
+"""Rows of other workers that can be an event of a page."""
 
 
 class Placed(StrEnum):
@@ -104,13 +108,18 @@ def _scene(snapshot: Snapshot, reading: Reading, page: int, key: WorkerKey) -> _
     mine = [life for life in lives.of_page(page) if life.req == reading.req]
     life = mine[-1] if mine else None
     start = life.start_seq if life else 0
-    donors = {f["donor_rid"] for f in reading.findings if page in (f["page_list"] or ())}
+    donors = {f["donor_rid"] for f in reading.findings if _has(f["page_list"], page)}
     before = [other for other in lives.of_page(page) if other.start_seq < start]
     of_donor = [other for other in before if snapshot.rid_of(key, other.req) in donors]
     if of_donor or before:
         start = (of_donor or before)[-1].start_seq
     end = life.end_seq if life and life.end_seq is not None else 1 << 62
     return _Scene(snapshot, reading, page, key, lives, life, start, end)
+
+
+def _has(pages: Pages | None, page: int) -> bool:
+    """Whether a list names the page; without making a number of every page of a long list."""
+    return pages is not None and bool((np.asarray(pages) == page).any())
 
 
 def _event(
@@ -128,7 +137,7 @@ def _page_rows(scene: _Scene) -> list[_Entry]:
     """Rows of the `pages` table that name the page."""
     found = []
     for row in scene.snapshot.workers[scene.key].pages:
-        if row["pool"] != scene.reading.pool or not scene.inside(row["seq"]) or scene.page not in (row["pages"] or ()):
+        if row["pool"] != scene.reading.pool or not scene.inside(row["seq"]) or not _has(row["pages"], scene.page):
             continue
         event = _event(scene, row, row["op"].upper(), _page_note(scene, row), tag=row["tag"])
         if scene.life and row["op"] == "write" and row["req"] != scene.reading.req and scene.life.covers(row["seq"]):
@@ -158,7 +167,7 @@ def _still_posted(scene: _Scene, free: Row) -> bool:
     """Whether a write under the freed tag was done only after a row that the free's worker had seen before freeing."""
     for key, worker in scene.snapshot.workers.items():
         for row in worker.transfers:
-            if row["op"] == "done" and row["dst_tag"] == free["tag"] and scene.page in (row["dst_pages"] or ()):
+            if row["op"] == "done" and row["dst_tag"] == free["tag"] and _has(row["dst_pages"], scene.page):
                 known = scene.snapshot.order.known(key, scene.key, free["seq"])
                 if known < row["seq"]:
                     return True
@@ -231,7 +240,7 @@ def _bound(scene: _Scene) -> tuple[int, int] | None:
     """Seqs between which the victim attended to the page."""
     start, end = None, 1 << 62
     for row in scene.snapshot.workers[scene.key].pages:
-        if row["req"] != scene.reading.req or scene.page not in (row["pages"] or ()):
+        if row["req"] != scene.reading.req or not _has(row["pages"], scene.page):
             continue
         if row["op"] in ("bind", "append") and start is None:
             start = row["seq"]
@@ -244,9 +253,7 @@ def _first_foreign_seq(scene: _Scene) -> int | None:
     seqs = [
         f["first_seq"]
         for f in scene.reading.findings
-        if f["kind"] in (Kind.FOREIGN, Kind.CORRUPT)
-        and scene.page in (f["page_list"] or ())
-        and f["first_seq"] is not None
+        if f["kind"] in (Kind.FOREIGN, Kind.CORRUPT) and _has(f["page_list"], scene.page) and f["first_seq"] is not None
     ]
     return min(seqs, default=None)
 
@@ -279,7 +286,7 @@ def _xfers(scene: _Scene) -> set[int]:
     return {
         row["xfer"]
         for row in scene.snapshot.workers[scene.key].transfers
-        if row["op"] == "grant" and scene.inside(row["seq"]) and scene.page in (row["dst_pages"] or ())
+        if row["op"] == "grant" and scene.inside(row["seq"]) and _has(row["dst_pages"], scene.page)
     }
 
 
@@ -291,7 +298,8 @@ def _mover_rows(scene: _Scene, listed: list[_Entry]) -> list[_Entry]:
         if key == scene.key:
             continue
         last = 0
-        for row in sorted([*worker.transfers, *worker.requests], key=lambda r: r["seq"]):
+        told = [row for row in (*worker.transfers, *worker.requests) if row["op"] in _TOLD]
+        for row in sorted(told, key=lambda r: r["seq"]):
             event = _remote_event(scene, row, xfers)
             if event is None:
                 continue
@@ -309,7 +317,7 @@ def _remote_event(scene: _Scene, row: Row, xfers: set[int]) -> PageEvent | None:
             return None
         return _event(scene, row, "REJECT", f"! {row['reason'] or row['status'] or 'refused'} ({row['worker']})")
     if row["op"] in ("post", "done", "fail"):
-        if scene.page not in (row["dst_pages"] or ()) or row["peer"] not in (None, scene.key[0]):
+        if row["peer"] not in (None, scene.key[0]) or not _has(row["dst_pages"], scene.page):
             return None
         words = {"post": "POST", "done": "LANDS", "fail": "FAIL"}[row["op"]]
         tail = f": {row['status']}" if row["op"] == "fail" and row["status"] else ""
@@ -349,7 +357,7 @@ def _judge_landing(scene: _Scene, row: Row, anchor: int, event: PageEvent) -> Pa
 
 def _verdict(scene: _Scene) -> Verdict:
     """The gravest verdict on this page."""
-    found = [verdict_of(f) for f in scene.reading.findings if scene.page in (f["page_list"] or ())]
+    found = [verdict_of(f) for f in scene.reading.findings if _has(f["page_list"], scene.page)]
     return min(found, key=lambda v: v.rank, default=Verdict.UNKNOWN)
 
 

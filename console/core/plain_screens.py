@@ -1,4 +1,4 @@
-"""Overview, Pages, Held, Latency and Events as lines of plain words, one fact a line; the incidents stand in `plain`.
+"""Overview, Pages, Held, Latency, Runs and Events as lines of plain words, one fact a line; the incidents stand in `plain`.
 
 Invariant: a line says what its screen says, of the same view; no box characters, no colour, everything printable.
 """
@@ -13,6 +13,7 @@ from console.core.page_map import page_map, whole_area
 from console.core.places import Place
 from console.core.printable import counted, printable
 from console.core.rollup import Rollup
+from console.core.run_list import STEP_MARKS, RunList, next_words, outcome, run_words
 from console.core.snapshot import Snapshot
 from console.core.times import duration, moment
 from console.core.triage import Entry
@@ -98,6 +99,25 @@ def plain_pages(snapshot: Snapshot) -> Iterator[str]:
             yield f"{m.kind}, {moment(m.t_us)}, page {m.page}, {whose}, incident {m.incident or 'none'}: {printable(m.words)}"
 
 
+def plain_runs(listed: RunList) -> Iterator[str]:
+    """Runbooks, runs with their steps, what each waits for, and whether the audit log is whole."""
+    if listed.problem:
+        yield f"the runs cannot be read: {printable(listed.problem)}"
+        return
+    for book in listed.runbooks:
+        yield f"runbook {book.head.id} {book.head.version}, severity {book.head.severity}, {printable(book.head.title)}"
+    for run in listed.runs:
+        yield f"run {printable(run.run_id)} of {printable(run.runbook)}, started {moment(run.started_us)}, {run_words(run)}"
+        waits = next_words(run, listed.runbook(run.runbook))
+        if waits:
+            yield f"waits for: {printable(waits)}"
+        for step in run.steps:
+            yield f"step {printable(step.step_id)}, {step.phase}, {STEP_MARKS[step.state][1]}: {printable(outcome(step))}"
+    if listed.more:
+        yield f"and {counted(listed.more, 'earlier run')}"
+    yield printable(listed.audit)
+
+
 _OF_ROLLUP: dict[Place, Callable[[Rollup, Looking, int], Iterator[str]]] = {
     Place.HELD: plain_held, Place.LATENCY: plain_latency, Place.EVENTS: plain_events,
 }  # fmt: skip
@@ -111,7 +131,5 @@ def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], now_
         yield from plain_overview(snapshot.rollup, at, entries, now_us)
     elif at.view.place is Place.PAGES:
         yield from plain_pages(snapshot)
-    elif at.view.place is Place.RUNS:
-        yield "runbooks and their runs: `runbook list` prints them"
     else:
         yield from _OF_ROLLUP[at.view.place](snapshot.rollup, at, now_us)

@@ -5,6 +5,7 @@ Invariant: a reading's verdict is that of its findings; where a response has non
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -104,4 +105,5 @@ def first_read_us(finding: Row, workers: dict[WorkerKey, WorkerRows]) -> int | N
     worker = workers.get((finding["worker"], finding["epoch"]))
     if worker is None or finding["first_seq"] is None:
         return None
-    return next((row["t"] for row in worker.steps if row["seq"] > finding["first_seq"]), None)
+    at = bisect_right(worker.steps, finding["first_seq"], key=lambda row: row["seq"])
+    return worker.steps[at]["t"] if at < len(worker.steps) else None

@@ -1,12 +1,13 @@
 """What the first screens show of a ledger, as plain tables: small however long the record is, and kept between openings.
 
-Invariant: a rollup is made of one snapshot and says of which; nothing is added to it later. It holds no page of the
-record, so that what needs one (lineage, page map, events before the latest) waits for the snapshot.
+Invariant: a rollup is made of one snapshot and says of which; of what came later it has the live edge at most, and says
+so. It holds no page of the record, so that what needs one (lineage, page map, events before the latest) waits for the
+snapshot.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from console.core.snapshot import Snapshot
 
 MOST_DETECTIONS, MOST_HOLDERS, LATEST_EVENTS = 2000, 500, 50
+_OF_THE_READING = ("counts", "incidents", "owners", "detectors", "strip", "latency", "held")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class Rollup:
     def data_us(self) -> int | None:
         """Time of the last row of any table."""
         return self.head["data_us"]  # type: ignore[no-any-return]
+
+    @property
+    def judged_us(self) -> int | None:
+        """Time of the last row that verdicts and figures are made of; `data_us`, but where there is a live edge."""
+        return self.head.get("judged_us", self.data_us)
 
     @property
     def writing(self) -> bool:
@@ -162,6 +169,12 @@ class Rollup:
             "latency": Sheet("latency", self.tables["fast-prefill"], _columns("fast-prefill")),
             "events": self._latest("events", None, "t"),
         }
+
+    def extended(self, head: dict[str, Any], tables: dict[str, pa.Table]) -> Rollup:
+        """The same with later events; what is made of other tables is not made again."""
+        made = replace(self, head=head, tables=tables)
+        vars(made).update({name: vars(self)[name] for name in _OF_THE_READING if name in vars(self)})
+        return made
 
     def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
         """A table of which only a part is kept, and how much is not."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 
-from runbooks.errors import RunbookError
+from console.core.printable import counted
+from runbooks.errors import EvidenceBroken, RunbookError
+from runbooks.going_on import STANDING, next_step, question_of
 from runbooks.lint import lint_files
 from runbooks.lookup import library_files
 from runbooks.model import LocatedStep, Runbook
@@ -38,12 +41,17 @@ STEP_MARKS: dict[StepState, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class RunList:
-    """`runs`: the latest first, `more` of them left out. `problem`: why runs cannot be read, else empty."""
+    """`runs`: the latest first, `more` of them left out. `problem`: why runs cannot be read, else empty.
+
+    `audit`: how whole the audit log is, in words; `broken`: that it is not.
+    """
 
     runbooks: tuple[Runbook, ...]
     runs: tuple[StoredRun, ...] = ()
     more: int = 0
     problem: str = ""
+    audit: str = "no audit log yet"
+    broken: bool = False
 
     def runbook(self, runbook_id: str) -> Runbook | None:
         """A runbook by its id."""
@@ -65,11 +73,37 @@ def run_list(directory: Path, runbooks: tuple[Runbook, ...]) -> RunList:
         return RunList(runbooks)
     try:
         with closing(RunStore(directory, read_only=True)) as store:
+            if not store.is_made:
+                return RunList(runbooks)
             ids = store.run_ids()
             runs = tuple(store.read(run_id) for run_id in ids[:MOST_RUNS])
+            head, path = str(store.audit_head()), store.audit_path
     except RunbookError as error:
         return RunList(runbooks, problem=str(error))
-    return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0))
+    words, broken = _audit_words(directory, head, _state_of(path))
+    return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0), "", words, broken)
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0)
+    return stat.st_size, stat.st_mtime_ns
+
+
+@lru_cache(maxsize=8)
+def _audit_words(directory: Path, head: str, state: tuple[int, int]) -> tuple[str, bool]:
+    """How whole the log is; checked again only where the stored `head` or the `state` of the file is another."""
+    del head, state  # they name what was checked
+    try:
+        with closing(RunStore(directory, read_only=True)) as store:
+            whole = store.verified_audit()
+    except EvidenceBroken as error:
+        return f"AUDIT LOG BROKEN: {error}".replace(f"{directory}/", ""), True
+    if whole is None:
+        return "no audit log yet", False
+    return f"audit log: {counted(whole.count, 'line')}, unbroken, head {whole.count}:{whole.hash[:12]}", False
 
 
 def run_words(run: StoredRun) -> str:
@@ -80,9 +114,27 @@ def run_words(run: StoredRun) -> str:
         Conclusion.NOT_CONFIRMED: "the alert is not confirmed",
         Conclusion.UNDECIDED: "could not be decided",
     }[run.conclusion]
-    waiting = next((step.step_id for step in run.steps if step.state is StepState.WAITING), None)
-    state = f"waits for a person at {waiting}" if run.state is RunState.WAITING and waiting else run.state.value
+    asked = question_of(run)
+    state: str = run.state.value
+    if run.state is RunState.WAITING:
+        state = f"waits for a person at {asked.step_id}" if asked else "waits to be resumed or aborted"
     return f"{state}; {found}"
+
+
+def next_words(run: StoredRun, book: Runbook | None) -> str:
+    """What a standing run waits for: the question with what is expected of the answer, or the step at which it goes on."""
+    if run.state not in STANDING:
+        return ""
+    at = next_step(run)
+    if at is None:
+        return "every step has run; it goes on to its end"
+    step = located(book, run, at.step_id)
+    if step is None:
+        return f"goes on at {at.step_id}, but the runbook has changed since: abort it, and start another"
+    if at.state is StepState.WAITING:
+        return f"{step.step.with_.get('ask', '')} ({'; '.join(expectation(p) for p in step.step.expect)})"
+    doubt = "again, since its process died in it" if at.state is StepState.IN_DOUBT else ""
+    return " ".join(filter(None, [f"goes on at {at.step_id}: {step.heading}", doubt, step.step.warn]))
 
 
 def located(book: Runbook | None, run: StoredRun | None, step_id: str) -> LocatedStep | None:
@@ -105,5 +157,7 @@ def expectation(predicate: Predicate) -> str:
 
 
 def outcome(step: StoredStep) -> str:
-    """What came of a step, in a line: its findings, else its state."""
-    return "; ".join(step.findings) or STEP_MARKS[step.state][1]
+    """What came of a step, in a line: what a person answered, its findings, else its state."""
+    answer = step.output.get("answer")
+    said = [f"answered {answer}"] if isinstance(answer, str) else []
+    return "; ".join([*said, *step.findings]) or STEP_MARKS[step.state][1]

@@ -5,8 +5,12 @@ Invariant: nothing here reads a file or a clock; a snapshot of the same ledger i
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +32,10 @@ from forensics.verdict import Verdict
 
 QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
 """What is asked of the library at every reading, all at once."""
+
+MOST_KEPT = 32
+"""How many lineages and stories of pages are kept."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,41 @@ class Snapshot:
         rows = self.ledger.tables["requests"]
         received = rows_of(rows.filter(pc.equal(rows["op"], "receive")))
         return {(row["worker"], row["epoch"], row["req"]): row for row in received}
+
+    @cached_property
+    def requests_of(self) -> dict[str, list[tuple[str, int, int]]]:
+        """Keys of the `requests` of every rid, in their order."""
+        found: dict[str, list[tuple[str, int, int]]] = {}
+        for key, row in self.requests.items():
+            found.setdefault(row["rid"], []).append(key)
+        return found
+
+    @cached_property
+    def rooms(self) -> dict[tuple[str, int, int], int]:
+        """The room of every request that has a `room` row, by (worker, epoch, req)."""
+        rows = self.ledger.tables["requests"]
+        given = rows_of(rows.filter(pc.equal(rows["op"], "room")))
+        return {
+            (row["worker"], row["epoch"], row["req"]): row["room"] for row in reversed(given) if row["room"] is not None
+        }
+
+    @cached_property
+    def _kept(self) -> tuple[OrderedDict[tuple[object, ...], Any], Lock]:
+        return OrderedDict(), Lock()
+
+    def once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once; the MOST_KEPT asked for last are kept. From any thread."""
+        kept, lock = self._kept
+        with lock:
+            if key in kept:
+                kept.move_to_end(key)
+                return cast("T", kept[key])
+        made = make()
+        with lock:
+            kept[key] = made
+            while len(kept) > MOST_KEPT:
+                kept.popitem(last=False)
+        return made
 
     @cached_property
     def judged(self) -> Judging:

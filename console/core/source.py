@@ -6,21 +6,27 @@ reading that fails says why and what to do, and costs nothing that was read befo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
+from console.core.live_edge import Looked, edge_of
 from console.core.rollup import Rollup
 from console.core.rollup_store import RollupStore, ledger_marks
 from console.core.snapshot import Snapshot
 from engine.ledger.errors import LedgerError
+from engine.ledger.follow import StreamFollower
 from engine.ledger.reader import read_ledger
 from engine.ledger.stream import is_locked
 from forensics.foreign_reads import EnginesDisagree, foreign_reads
 
 AUTO = "auto"
+SEGMENTS_US = 10_000_000
+"""How often sealed segments are looked at: they never change, unless somebody changes them."""
 REDATE_US = 5_000_000
 """How often a snapshot of unchanged files is judged anew by the clock (what is on the way)."""
 
@@ -47,7 +53,9 @@ class LedgerSource:
     ) -> None:
         self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
         self._last: Snapshot | Failure | None = None
+        self._follower, self._following = StreamFollower(path), Lock()
         self._seen = ""
+        self._segments: tuple[int, str] | None = None
 
     def check(self) -> None:
         """Say at once whether there is a ledger, without reading it. Raises LedgerError."""
@@ -111,8 +119,26 @@ class LedgerSource:
         self._last = replace(last, taken_us=now)
         return self._last
 
+    def edge(self) -> Looked | None:
+        """The last reading and what the streams hold beyond it; None where there is no reading, or no directory to look in.
+
+        Cheap however long the record is; from any thread, also while a reading goes on.
+        """
+        last = self._last
+        if not isinstance(last, Snapshot):
+            return None
+        try:
+            with self._following:
+                ends = self._follower.look()
+                return last, edge_of(last, ends)
+        except OSError:
+            return None  # the next reading says what is wrong
+
     def fingerprint(self) -> str:
-        """Names, sizes, times and locks of the ledger's files: changes when there is something new to see."""
+        """Names, sizes, times and locks of the ledger's files: changes when there is something new to see.
+
+        A sealed segment that was rewritten or damaged under an open console is something new, too.
+        """
         seen: list[tuple[str, int, int, bool]] = []
         for path in sorted([*self.path.glob("wal/*.wal"), *self.path.glob("manifest/*.jsonl")]):
             try:
@@ -121,4 +147,16 @@ class LedgerSource:
                 seen.append((path.name, stat.st_size, stat.st_mtime_ns, path.suffix == ".wal" and is_locked(path)))
             except FileNotFoundError:
                 continue
-        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps([seen, self._segments_seen()]).encode()).hexdigest()[:16]
+
+    def _segments_seen(self) -> str:
+        """Names, sizes and times of the sealed segments, of `SEGMENTS_US` ago at most."""
+        now = self.now_us()
+        if self._segments is None or not 0 <= now - self._segments[0] < SEGMENTS_US:
+            seen = hashlib.sha256()
+            for path in sorted(self.path.glob("*/day=*/worker=*/*.parquet")):
+                with contextlib.suppress(FileNotFoundError):
+                    stat = path.stat()
+                    seen.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+            self._segments = now, seen.hexdigest()
+        return self._segments[1]

@@ -13,6 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.worker import Worker, WorkerState
 
 from console.core import commands, filter_completion
@@ -20,6 +21,7 @@ from console.core.actions import ACTIONS, Action
 from console.core.commands import CommandError, parse_command
 from console.core.desk import Desk
 from console.core.filter_language import FilterError
+from console.core.live_edge import Looked
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
 from console.core.printable import printable
@@ -38,7 +40,7 @@ from console.tui.prompt_screen import Ask, PromptScreen
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
 from console.tui.table_actions import TableActions
-from console.tui.time_actions import REPLAY_SECONDS, TimeActions
+from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
@@ -95,38 +97,54 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self.set_interval(POLL_SECONDS, self.look)
         self.set_interval(REPLAY_SECONDS, self.tick)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Under NO_COLOR no colour is written at all, not even the greys that Textual would make of them."""
+        if self.around.environment.get("NO_COLOR"):
+            return (NoColor(),)
+        return [each for each in super().get_line_filters() if not isinstance(each, Monochrome)]
+
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
         self._open_wanted()
-        if any(worker.group == "reading" and not worker.is_finished for worker in self.workers):
-            return
-        if time.monotonic() >= self._rest_until:
+        going_on = {worker.group for worker in self.workers if not worker.is_finished}
+        if "edge" not in going_on and self.desk.shown is not None:
+            self.run_worker(self.source.edge, thread=True, group="edge", name=self.ledger_name, exit_on_error=False)
+        if "reading" not in going_on and time.monotonic() >= self._rest_until:
             reading = partial(self._read, self.source)
             self.run_worker(reading, thread=True, group="reading", name=self.ledger_name, exit_on_error=False)
         self.redraw_header()
 
-    def _read(self, source: LedgerSource) -> Snapshot | Failure | None:
+    def _read(self, source: LedgerSource) -> tuple[Snapshot | Failure, Looked | None] | None:
+        """A reading, if there is a new one, and what the streams hold beyond it by now."""
         started = time.thread_time()
         reading = source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than while drawing.
             _ = (reading.rollup.incidents, reading.rollup.owners, reading.rollup.held, reading.order)
             self._rest_until = time.monotonic() + REST_FACTOR * (time.thread_time() - started)
-        return reading
+        return None if reading is None else (reading, source.edge())
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A reading is done; one of a ledger that is not looked at any more waits until it is again."""
         worker = event.worker
+        if worker.group == PAST:
+            self.take_past(worker)
+            return
+        if worker.group == "edge" and event.state is WorkerState.SUCCESS and worker.name == self.ledger_name:
+            self._take_edge(worker.result)
         if worker.group != "reading" or event.state is not WorkerState.SUCCESS or worker.result is None:
             return
+        reading, beyond = worker.result
         if worker.name == self.ledger_name:
-            self.take(worker.result)
+            self.take(reading, beyond)
         elif worker.name in self._desks:
-            self._desks[worker.name] = self._desks[worker.name].offer(worker.result)
+            self._desks[worker.name] = self._desks[worker.name].offer(reading)
 
-    def take(self, reading: Snapshot | Failure) -> None:
-        """Put a reading on the desk and draw it."""
+    def take(self, reading: Snapshot | Failure, beyond: Looked | None = None) -> None:
+        """Put a reading on the desk, with what the streams hold beyond it, and draw it."""
         self.desk = self.desk.offer(reading)
+        if beyond is not None:
+            self.desk = self.desk.offer_edge(*beyond)
         if isinstance(reading, Snapshot):
             self._end_silences(reading)
             problem = reading.first_problem
@@ -139,6 +157,13 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             self.attempt("replay")
         self._open_wanted()
         self.redraw()
+
+    def _take_edge(self, found: Looked | None) -> None:
+        before = self.desk
+        if found is not None:
+            self.desk = before.offer_edge(*found)
+        if self.desk.live is not before.live:
+            self.redraw()
 
     def _open_wanted(self) -> None:
         """The incident that was asked for before the record was read; never over a line that is being written."""

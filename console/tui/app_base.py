@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from textual.app import App
@@ -78,19 +78,21 @@ class DeskApp(App[None]):
         """What the view's range and filter mean. Raises Refused."""
         return looking(self.known, self.desk.view, self.now_us())
 
+    @property
+    def whole(self) -> Rollup:
+        """Of all of the record, also while a replay shows it as it was. Raises Refused before there is anything."""
+        return self.desk.full.rollup if self.desk.full is not None else self.known
+
     def looked(self) -> tuple[int, int]:
         """First and last moment that is looked at, us UTC. Raises Refused."""
-        reach = extent(self.known, self.looking().span)
+        reach = extent(self.whole, looking(self.whole, self.desk.view, self.now_us()).span)
         if reach is None:
             raise Refused("nothing is recorded in this range; z shows the whole record")
         return reach
 
     def change(self, view: View) -> None:
         """Look at something else, and draw it; a view that follows again shows what is newest."""
-        desk = replace(self.desk, view=view)
-        if desk.newer is not None and not view.paused:
-            desk = replace(desk, newer=None).offer(desk.newer)
-        self.desk = desk
+        self.desk = self.desk.looking_at(view)
         self.redraw()
 
     def book(self) -> TriageBook:

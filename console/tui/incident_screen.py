@@ -23,6 +23,7 @@ from console.tui.incident_lines import fact_lines, reading_table
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import LEGEND, event_lines, lineage_lines, map_lines, offending_key, victim_line
 from console.tui.lines import cut, rule
+from console.tui.notices import Notice
 from console.tui.screen_base import DeskScreen, bindings_of
 
 MAP_ROWS, LEFT_WIDTH = 8, 52
@@ -71,7 +72,8 @@ class IncidentScreen(DeskScreen):
         incident, reading = desk.incident, desk.reading
         line = Text(" Incidents › ", end="", style=self.palette.quiet)
         if incident is None:
-            return cut(line.append(f"{printable(desk.view.incident)} is not in this ledger any more"), width)
+            when = "any more" if desk.whole is None else "at this moment of the replay"
+            return cut(line.append(f"{printable(desk.view.incident)} is not in this ledger {when}"), width)
         if reading is None:
             return cut(line.append(f"{incident.id} {incident.title}", style=self.palette.strong), width)
         rids = list(dict.fromkeys(r.rid for r in desk.readings))
@@ -83,7 +85,11 @@ class IncidentScreen(DeskScreen):
         """Everything below the breadcrumb."""
         desk, palette = self.console_app.desk, self.palette
         shown, incident, reading, known = desk.shown, desk.incident, desk.reading, desk.lineage()
-        if shown is None or incident is None:
+        if shown is None:
+            return
+        gone = Notice("Not there", "At this moment the record shows nothing of it.", "] and } move on, esc goes back.")
+        self.tell(None if incident is not None else gone)
+        if incident is None:
             return
         if reading is None or known is None:
             self._draw_without_response(width)

@@ -13,6 +13,8 @@ class KeptActions(DeskApp):
     """Seen, silenced, noted, saved."""
 
     def _chosen(self) -> Incident:
+        if self.desk.view.replay is not None:
+            raise Refused("this is a replay of what was: F goes back to what is, and there it can be said")
         incident = self.desk.incident
         if incident is None:
             raise Refused("no incident is selected; 2 lists them")

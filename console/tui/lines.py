@@ -65,10 +65,12 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"STALE −{old}"
     replay = desk.view.replay
     if replay is not None:
+        # What is shown may be older than the cursor by what judging takes: the header's time of the data says of when it is.
         return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
-        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer is not None else "")
-    return {Mode.LIVE: "LIVE 1s", Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
+        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer_rows else "")
+    live = f"LIVE, judged −{age(desk.unjudged_us)}" if desk.unjudged_us else "LIVE 1s"
+    return {Mode.LIVE: live, Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 
 def counts_line(known: Rollup, width: int, palette: Palette) -> Text:

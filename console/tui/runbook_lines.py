@@ -100,9 +100,10 @@ def step_detail(book: Runbook | None, run: StoredRun | None, step_id: str, width
 
 
 def crumb_words(known: RunList, may_start: bool) -> str:
-    """How many there are, and whether one can be started from here."""
+    """How many there are, what can be done with them from here, and whether their audit log is whole."""
     runs = f"{counted(len(known.runbooks), 'runbook')}, {counted(len(known.runs) + known.more, 'run')}"
-    return f"{runs}; {'r starts a runbook' if may_start else 'read only: --write lets r start one'}"
+    can = "r starts, a answers, c goes on, x aborts" if may_start else "read only: --write lets them be run"
+    return f"{printable(known.audit)}; {runs}" if known.broken else f"{runs}; {can}; {printable(known.audit)}"
 
 
 def approvals(book: Runbook | None) -> str:

@@ -1,10 +1,11 @@
 """The Runs screen: runbooks, the runs made of them, their steps and what came out.
 
-Invariant: it reads what runs have stored, once a second while it is seen; starting one is left to a process of its own.
+Invariant: it reads what runs have stored, once a second while it is seen; what is asked of one is left to a process of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
@@ -16,8 +17,8 @@ from textual.binding import BindingType
 
 from console.core.places import Place
 from console.core.printable import printable
-from console.core.run_list import RunList, library, run_list
-from console.core.run_start import Start, StartRefused, check_start, start
+from console.core.run_list import RunList, library, next_words, run_list
+from console.core.run_start import Order, Orders, Start, StartRefused, split_asked, start
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.line_list import Line, LineList
@@ -35,6 +36,7 @@ from console.tui.runbook_lines import (
     steps_of_run,
 )
 from console.tui.screen_base import bindings_of
+from runbooks.going_on import STANDING, next_step
 from runbooks.model import Runbook
 from runbooks.store import StoredRun
 
@@ -51,6 +53,7 @@ class RunbookScreen(BackgroundScreen):
         super().__init__()
         self._known: RunList | None = None
         self._starts: list[Start] = []
+        self._steps_of = ""
 
     def compose_body(self) -> ComposeResult:
         """Runbooks and runs, steps, the step under the cursor."""
@@ -79,7 +82,7 @@ class RunbookScreen(BackgroundScreen):
             words = begun.ended()
             if words is not None:
                 self._starts.remove(begun)
-                self.console_app.say(printable(words), title=f"{begun.runbook_id} has ended")
+                self.console_app.say(printable(words), title=f"{begun.subject} has ended")
         if self.app.screen is self and not self.is_computing:
             books = self._known.runbooks if self._known is not None else None
             now = datetime.fromtimestamp(self.console_app.now_us() / 1e6, UTC).date()
@@ -131,7 +134,9 @@ class RunbookScreen(BackgroundScreen):
         name = run.run_id if run is not None else book.head.id if book is not None else "nothing"
         head = rule(f"STEPS of {printable(name)}", width, palette, approvals(book))
         self.query_one("#step-titles", Canvas).show([head, titles])
-        self.query_one("#step-list", LineList).show(lines)
+        at = next_step(run) if run is not None and run.state in STANDING and name != self._steps_of else None
+        self._steps_of = name
+        self.query_one("#step-list", LineList).show(lines, at.step_id if at is not None else None)
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -152,32 +157,98 @@ class RunbookScreen(BackgroundScreen):
     def _to_steps(self) -> None:
         self.query_one("#step-list", LineList).focus()
 
-    def do_run(self, runbook_id: str = "") -> None:
-        """Start a runbook, after its name was written once more."""
-        app, book = self.console_app, self._selected[0]
-        if runbook_id and self._known is not None:
-            book = self._known.runbook(runbook_id.upper())
-        try:
-            book = check_start(app.around.runs, book, runbook_id, app.source.path)
-        except StartRefused as refused:
-            app.say(str(refused), title="Not started")
-            return
-        self._ask(book)
+    @property
+    def _orders(self) -> Orders:
+        around = self.console_app.around
+        return Orders(around.runs, self.console_app.source.path, around.who)
 
-    def _ask(self, book: Runbook) -> None:
-        """Say what it will do, and have its id typed."""
+    def do_run(self, text: str = "") -> None:
+        """Start a runbook, after its name was written once more."""
+        try:
+            asked, given = split_asked(text)
+            book = self._selected[0]
+            if asked and self._known is not None:
+                book = self._known.runbook(asked)
+            order = self._orders.run(book, asked, given)
+        except StartRefused as refused:
+            self._refuse(refused)
+            return
+        assert book is not None  # else it was refused
         warnings = [printable(s.step.warn) for s in book.steps if s.step.warn]
         words = f"write {book.head.id} to start it; " + ("; ".join(warnings) or "it sends no request of its own")
-        self.app.push_screen(PromptScreen(Ask("start ", "", fault=words)), partial(self._confirmed, book))
+        self._ask("start ", words, partial(self._confirmed, order, book.head.id))
 
-    def _confirmed(self, book: Runbook, text: str | None) -> None:
-        app = self.console_app
-        if text is None or text.strip() != book.head.id:
-            app.say(f"{book.head.id} was not written: nothing was started", title="Not started")
+    def do_answer(self, text: str = "") -> None:
+        """Answer the question that the selected run waits with."""
+        book, run = self._selected
+        if text:
+            self._order(lambda: self._orders.resume(run, book, text))
             return
         try:
-            self._starts.append(start(app.around.runs, book, app.source.path))
+            self._orders.resume(run, book, "TEXT")
         except StartRefused as refused:
-            app.say(str(refused), title="Not started")
+            self._refuse(refused)
             return
-        app.say(f"{book.head.id} runs; its steps show here", title="Started")
+        assert run is not None  # else it was refused
+        words = f"{printable(run.run_id)} asks: {printable(next_words(run, book))}"
+        self._ask("answer ", words, partial(self._written, self.do_answer))
+
+    def do_resume(self) -> None:
+        """Go on with the selected run, after the step at which it goes on was written."""
+        book, run = self._selected
+        try:
+            order = self._orders.resume(run, book)
+        except StartRefused as refused:
+            self._refuse(refused)
+            return
+        assert run is not None  # else it was refused
+        at = next_step(run)
+        name = at.step_id if at is not None else "end"
+        words = f"write {name} to go on; {printable(next_words(run, book))}"
+        self._ask("go on at ", words, partial(self._confirmed, order, name))
+
+    def do_abort(self, why: str = "") -> None:
+        """Abort the selected run, with the reason."""
+        run = self._selected[1]
+        if why:
+            self._order(lambda: self._orders.abort(run, why))
+            return
+        try:
+            self._orders.abort(run, "TEXT")
+        except StartRefused as refused:
+            self._refuse(refused)
+            return
+        assert run is not None  # else it was refused
+        words = f"say why {printable(run.run_id)} is aborted: what is left of it is never run"
+        self._ask("because ", words, partial(self._written, self.do_abort))
+
+    def _ask(self, sigil: str, words: str, done: Callable[[str | None], None]) -> None:
+        self.app.push_screen(PromptScreen(Ask(sigil, "", fault=words)), done)
+
+    def _written(self, act: Callable[[str], None], text: str | None) -> None:
+        if text is not None:
+            act(text or " ")
+
+    def _confirmed(self, order: Order, name: str, text: str | None) -> None:
+        if text is None or text.strip() != name:
+            self.console_app.say(f"{name} was not written: nothing was started", title="Not started")
+            return
+        self._order(lambda: order)
+
+    def _order(self, make: Callable[[], Order]) -> None:
+        """Start what is asked for, or say why not."""
+        if self.console_app.desk.view.replay is not None:
+            self._refuse(
+                StartRefused("this is a replay of what was: F goes back to what is, and there runbooks are run")
+            )
+            return
+        try:
+            order = make()
+            self._starts.append(start(order))
+        except StartRefused as refused:
+            self._refuse(refused)
+            return
+        self.console_app.say(f"{order.subject} runs; its steps show here", title="Started")
+
+    def _refuse(self, refused: StartRefused) -> None:
+        self.console_app.say(str(refused), title="Not started")

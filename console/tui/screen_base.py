@@ -46,6 +46,7 @@ class DeskScreen(Screen[None]):
     """A screen over the desk."""
 
     PLACE: ClassVar[Place]
+    _is_composed = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]  # noqa: RUF012 Textual declares it on instances
 
     @property
@@ -77,7 +78,8 @@ class DeskScreen(Screen[None]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """First paint."""
+        """First paint: only now everything is there that is drawn on."""
+        self._is_composed = True
         self.draw()
 
     def on_screen_resume(self) -> None:
@@ -90,7 +92,7 @@ class DeskScreen(Screen[None]):
 
     def draw(self) -> None:
         """Draw everything from the desk; a screen that is still being composed is drawn when it is mounted."""
-        if not self.query("#header"):
+        if not self._is_composed:
             return
         width, height = self.app.size
         small = width < SMALLEST[0] or height < SMALLEST[1]
@@ -104,7 +106,7 @@ class DeskScreen(Screen[None]):
 
     def draw_frame(self) -> None:
         """What stands around the body: ages in it move on although nothing else does."""
-        if not self.query("#header") or self.has_class("-small"):
+        if not self._is_composed or self.has_class("-small"):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
         above = header(app.desk, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start)

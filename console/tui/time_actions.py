@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from textual.worker import Worker, WorkerState
+
+from console.core.as_it_was import snapshot_at
+from console.core.snapshot import Snapshot
 from console.core.time_moves import pointed, stepped, zoomed
 from console.core.time_range import ALL, moment_us, parse_range
 from console.core.view import SPEEDS, Cue, Mode
@@ -12,12 +18,15 @@ from console.tui.app_base import DeskApp, Refused
 
 REPLAY_SECONDS = 0.25
 """How often a replay that plays moves on."""
+PAST = "past"
+"""The group of the worker that judges the record as it was."""
 
 
 class TimeActions(DeskApp):
     """One time for all screens."""
 
     _ticked_at = 0.0
+    _past_rest_until = 0.0
 
     def do_pause(self, _: str = "") -> None:
         """Pause the view or follow again; in a replay, play or stand."""
@@ -51,13 +60,21 @@ class TimeActions(DeskApp):
         """Point one stretch later."""
         self.change(stepped(self.desk.view, self.looked(), 1))
 
+    def do_left(self, _: str = "") -> None:
+        """Where there is no map to move on: earlier."""
+        self.do_earlier()
+
+    def do_right(self, _: str = "") -> None:
+        """Where there is no map to move on: later."""
+        self.do_later()
+
     def do_zoom_in(self, _: str = "") -> None:
         """Half as much time."""
-        self.change(zoomed(self.desk.view, self.known, self.looked(), 0.5))
+        self.change(zoomed(self.desk.view, self.whole, self.looked(), 0.5))
 
     def do_zoom_out(self, _: str = "") -> None:
         """Twice as much time."""
-        self.change(zoomed(self.desk.view, self.known, self.looked(), 2.0))
+        self.change(zoomed(self.desk.view, self.whole, self.looked(), 2.0))
 
     def do_zoom_fit(self, _: str = "") -> None:
         """The whole record."""
@@ -72,8 +89,9 @@ class TimeActions(DeskApp):
         self._point_at_incident(-1)
 
     def _point_at_incident(self, by: int) -> None:
-        known = self.known
-        timed = sorted((i for i in known.incidents if i.first_seen_us is not None), key=lambda i: i.first_seen_us or 0)
+        timed = sorted(
+            (i for i in self.whole.incidents if i.first_seen_us is not None), key=lambda i: i.first_seen_us or 0
+        )
         if not timed:
             raise Refused("no incident of this ledger has a time")
         at = next((n for n, i in enumerate(timed) if i.id == self.desk.view.incident), None)
@@ -108,11 +126,47 @@ class TimeActions(DeskApp):
         self.change(replace(self.desk.view, replay=self.desk.view.replay.faster(by)))
 
     def tick(self) -> None:
-        """Move a replay that plays by the time that has passed since the last tick."""
+        """Move a replay that plays by the time that has passed since the last tick, and show the record as it was there."""
         now, before = time.monotonic(), self._ticked_at
         self._ticked_at = now
         replay = self.desk.view.replay
-        if replay is None or not replay.is_playing or self.desk.rollup is None:
+        if replay is None or self.desk.rollup is None:
             return
-        first, last = self.looked()
-        self.change(self.desk.view.played(round((now - before) * 1e6), first, last))
+        if replay.is_playing:
+            first, last = self.looked()
+            self.change(self.desk.view.played(round((now - before) * 1e6), first, last))
+        self._look_back()
+
+    def _look_back(self) -> None:
+        """Judge the record as it was at the cursor, unless that is shown, or being done; another moment waits its turn."""
+        full, at = self.desk.full, self.desk.view.cursor_us
+        if full is None or at is None:
+            return
+        if at >= (full.data_us or 0):
+            if self.desk.whole is not None:
+                self.desk = self.desk.at(None)
+                self.redraw()
+            return
+        is_there = self.desk.whole is not None and self.desk.shown is not None and self.desk.shown.taken_us == at
+        busy = any(worker.group == PAST and not worker.is_finished for worker in self.workers)
+        if not is_there and not busy and time.monotonic() >= self._past_rest_until:
+            self.run_worker(
+                partial(self._judge_past, full, at), thread=True, group=PAST, name=full.fingerprint, exit_on_error=False
+            )
+
+    def _judge_past(self, full: Snapshot, at_us: int) -> Snapshot:
+        started = time.thread_time()
+        past = snapshot_at(full, at_us)
+        _ = (past.rollup.incidents, past.rollup.held, past.order)  # computed here rather than while drawing
+        # Half of a core at most, however long the record is.
+        self._past_rest_until = time.monotonic() + time.thread_time() - started
+        return past
+
+    def take_past(self, worker: Worker[Any]) -> None:
+        """Show the record as it was, if that is still what is looked at."""
+        full = self.desk.full
+        if worker.state is WorkerState.ERROR:
+            self.say_once(f"the record as it was could not be judged: {worker.error}")
+        elif worker.state is WorkerState.SUCCESS and full is not None and worker.name == full.fingerprint:
+            self.desk = self.desk.at(worker.result)
+            self.redraw()

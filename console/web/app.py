@@ -1,7 +1,7 @@
 """The web console's pages and endpoints, over the same core as the terminal.
 
 Invariant: nothing here decides anything about a response; it asks the core and renders. No method but GET is taken, but
-for the login and, where writing is switched on, for what people say of incidents.
+for the login and, where writing is switched on, for what people say of incidents and ask of runbooks.
 """
 
 from __future__ import annotations
@@ -24,21 +24,26 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from console.core.filter_language import FilterError
+from console.core.run_start import RunSetting, StartRefused
 from console.core.source import LedgerSource
-from console.core.time_range import BadRange
+from console.core.time_range import BadRange, Span
 from console.core.triage import TriageError
+from console.core.view import View
 from console.core.view_link import BadLink, asks_absolute
 from console.notify.notifier import Notifier
 from console.web.api import add_api
-from console.web.asked import PageNotFound, ask, changed_link
+from console.web.asked import Asked, PageNotFound, ask, changed_link
 from console.web.charts import NotReadYet
+from console.web.fault import Fault, typed_of
 from console.web.feed import Feed
 from console.web.gate import Gate, Visitor
 from console.web.guard import Guard
 from console.web.intake import Intake, add_intake
 from console.web.metrics import add_metrics
 from console.web.pages import PLACES, Caller, Pages
+from console.web.run_forms import RunForms
 from console.web.triage_forms import TriageForms
+from console.web.write_check import check_writer
 
 HERE = Path(__file__).parent
 MOST_FORM_BYTES = 4096
@@ -51,17 +56,19 @@ def create_app(
     hosts: tuple[str, ...],
     state: Path,
     *,
+    runs: RunSetting | None = None,
     patience_s: float | None = None,
     notifier: Notifier | None = None,
     intake: Intake | None = None,
 ) -> FastAPI:
     """The application. `hosts`: names under which it may be asked for; `state`: the directory of what people say of
-    incidents and of runs; `patience_s`: how long an answer waits for a reading, where it is not the feed's own; `notifier`
-    runs as long as it does.
+    incidents; `runs`: where runbooks keep theirs (else in `state`, for reading); `patience_s`: how long an answer waits for
+    a reading, where it is not the feed's own; `notifier` runs as long as it does.
     """
-    feed, plotly = Feed(source, patience_s), _Plotly()
-    pages = Pages(source.path, plotly.path, gate, state / "runbooks")
-    forms = TriageForms(state, source, gate)
+    run_forms = RunForms(runs or RunSetting(state / "runbooks"), source.path)
+    feed, plotly = Feed(source, patience_s, beside=run_forms.state), _Plotly()
+    pages = Pages(source.path, plotly.path, gate, run_forms)
+    forms = TriageForms(state, source)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -78,6 +85,7 @@ def create_app(
     _add_refusals(app, feed, pages)
     add_api(app, feed)
     _add_forms(app, gate, pages, forms, feed)
+    _add_run_forms(app, gate, run_forms, feed)
     add_metrics(app, feed, notifier)
     if intake is not None:
         add_intake(app, feed, intake)
@@ -140,12 +148,19 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
 
 
 def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
-    def answer(request: Request, words: str, status: int) -> Response:
+    def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
         if request.url.path.startswith(("/api/", "/tables/")):
             code = {404: "not_found", 503: "not_read_yet"}.get(status, str(status))
             return JSONResponse({"error": {"message": words, "code": code}}, status)
-        caller = Caller("/overview", visitor_of(request), fragment="x-fragment" in request.headers)
-        return HTMLResponse(pages.problem(feed.desk, feed.mark, feed.source.now_us(), words, caller), status)
+        back, typed = (
+            typed_of(address_of(request)) if request.method == "GET" else ("/" + request.url.path.split("/")[1], None)
+        )
+        caller = Caller(back, visitor_of(request), fragment="x-fragment" in request.headers)
+        asked = Asked(feed.desk, feed.mark, View(), Span(), feed.source.now_us(), feed.source.now_us())
+        if status == 400:
+            fault = Fault(words, back, typed, error.at if isinstance(error, FilterError) else None)
+            return HTMLResponse(pages.unreadable(asked, caller, fault), status)
+        return HTMLResponse(pages.missing(asked, caller, words), status)
 
     @app.exception_handler(PageNotFound)
     async def not_found(request: Request, error: PageNotFound) -> Response:
@@ -156,9 +171,9 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
         return answer(request, "the ledger has not been read yet", 503)
 
     async def unreadable(request: Request, error: Exception) -> Response:
-        return answer(request, f"{error}.", 400)
+        return answer(request, f"{error}.", 400, error)
 
-    for kind in (BadLink, BadRange, FilterError, TriageError):
+    for kind in (BadLink, BadRange, FilterError, TriageError, StartRefused):
         app.add_exception_handler(kind, unreadable)
 
     @app.exception_handler(StarletteHTTPException)
@@ -184,13 +199,22 @@ def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed:
     @app.post("/incidents/{incident_id}/triage")
     async def triage(request: Request, incident_id: str) -> Response:
         form = await _form(request)
-        visitor = forms.check(visitor_of(request), form)
+        visitor = check_writer(gate, visitor_of(request), form)
         desk = await feed.fresh()
         incident = desk.incident_of(incident_id)
         if incident is None:
             raise PageNotFound("There is no such incident in this ledger.")
         await asyncio.to_thread(forms.write, visitor, incident, form)
         return RedirectResponse(f"/incidents/{quote(incident.id)}", 303)
+
+
+def _add_run_forms(app: FastAPI, gate: Gate, forms: RunForms, feed: Feed) -> None:
+    @app.post("/runs")
+    async def act(request: Request) -> Response:
+        form = await _form(request)
+        visitor = check_writer(gate, visitor_of(request), form)
+        subject = await asyncio.to_thread(forms.act, visitor, form, feed.source.now_us())
+        return RedirectResponse(f"/runs#run-{quote(subject)}", 303)
 
 
 async def _form(request: Request) -> dict[str, str]:

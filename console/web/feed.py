@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from console.core.desk import Desk
+from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.web.kept import Kept
 
-POLL_SECONDS = 1.0
+POLL_SECONDS, EDGE_SECONDS = 1.0, 0.5
 REST_FACTOR = 4
 MOST_SUBSCRIBERS = 64
 FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
@@ -23,17 +24,23 @@ FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
 
 
 class Feed:
-    """Holds the desk of the web console. `patience_s` replaces both patiences."""
+    """Holds the desk of the web console. `patience_s` replaces both patiences; `beside` names the state of what pages show
+    besides the ledger: another one is news too.
+    """
 
-    def __init__(self, source: LedgerSource, patience_s: float | None = None) -> None:
+    def __init__(
+        self, source: LedgerSource, patience_s: float | None = None, *, beside: Callable[[], object] = lambda: None
+    ) -> None:
         self.source, self.desk = source, Desk(remembered=source.remembered())
         self.subscribers = 0
         self.closing = False
         self._life, self._shown = f"{source.now_us():x}", 0
         self._patience_s = patience_s
+        self._beside, self._seen_beside = beside, beside()
         self._changed = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
-        self._began = self._next_look = 0.0
+        self._edge: asyncio.Task[None] | None = None
+        self._began = self._next_look = self._next_edge = 0.0
         self.kept: Kept | None = None
 
     @property
@@ -44,6 +51,7 @@ class Feed:
     async def fresh(self) -> Desk:
         """The desk, after a look at the ledger if the last one is not of this second; as it is where that takes long."""
         looking = self._look()
+        self._look_at_edge()
         if looking is not None:
             left = self._patience() - (time.monotonic() - self._began)
             await asyncio.wait({looking}, timeout=max(left, 0.0))
@@ -64,26 +72,56 @@ class Feed:
     async def _read_and_show(self) -> None:
         took = 0.0
         try:
-            reading, took = await asyncio.to_thread(self._read)
+            reading, beyond, took, beside = await asyncio.to_thread(self._read)
             if reading is not None:
-                await self._show(reading)
+                self._take(reading, beyond)
+            if reading is not None or beside != self._seen_beside:
+                self._seen_beside = beside
+                await self._tell()
         finally:
             self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
             self._looking = None
 
-    def _read(self) -> tuple[Snapshot | Failure | None, float]:
-        """A reading, and for how many seconds it computed."""
+    def _look_at_edge(self) -> None:
+        """What the streams hold beyond the reading, beside a reading that may take long."""
+        if (
+            self._edge is None
+            and self.desk.shown is not None
+            and time.monotonic() >= self._next_edge
+            and not self.closing
+        ):
+            self._edge = asyncio.create_task(self._take_edge())
+
+    async def _take_edge(self) -> None:
+        try:
+            found = await asyncio.to_thread(self.source.edge)
+            before = self.desk
+            if found is not None:
+                self.desk = before.offer_edge(*found)
+            if self.desk.live is not before.live:
+                await self._tell()
+        finally:
+            self._next_edge = time.monotonic() + EDGE_SECONDS
+            self._edge = None
+
+    def _read(self) -> tuple[Snapshot | Failure | None, Looked | None, float, object]:
+        """A reading, what the streams hold beyond it by now, for how many seconds it computed, and the state of what is
+        beside it."""
         started = time.thread_time()
         reading = self.source.read_if_changed()
         if isinstance(reading, Snapshot):
             # Computed here rather than in the event loop.
             _ = reading.rollup.incidents, reading.rollup.owners, reading.incidents, reading.order
-        return reading, time.thread_time() - started
+        return reading, self.source.edge(), time.thread_time() - started, self._beside()
 
-    async def _show(self, reading: Snapshot | Failure) -> None:
+    def _take(self, reading: Snapshot | Failure, beyond: Looked | None) -> None:
         self.desk = self.desk.offer(reading)
+        if beyond is not None:
+            self.desk = self.desk.offer_edge(*beyond)
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
+
+    async def _tell(self) -> None:
         async with self._changed:
             self._shown += 1
             self._changed.notify_all()
@@ -93,6 +131,7 @@ class Feed:
         while not self.closing:
             if self.subscribers:
                 self._look()
+                self._look_at_edge()
             await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.core.desk import Desk
 from console.core.flows import flows_of
 from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.incidents import Incident
@@ -24,20 +22,22 @@ from console.core.overview import overview, stood_of
 from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
-from console.core.run_list import library, run_list, run_words
+from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
 from console.core.sheet import Sheet
-from console.core.time_range import ALL, Span
+from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
-from console.core.view import View
 from console.core.view_link import to_query
 from console.web.asked import Asked, PageNotFound, area_asked, pool_name
 from console.web.charts import held_asked, held_name, what_if
 from console.web.event_list import event_list
+from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
 from console.web.lineage_svg import draw
+from console.web.run_forms import RunForms
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
+from runbooks.going_on import STANDING, next_step
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_ROWS, MOST_LATEST = 200, 12
@@ -55,9 +55,9 @@ class Caller:
 
 
 class Pages:
-    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: where runbooks keep their runs."""
+    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here."""
 
-    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: Path) -> None:
+    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms) -> None:
         self._ledger, self._plotly, self._gate, self._runs = ledger, plotly, gate, runs
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
@@ -84,22 +84,24 @@ class Pages:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
-                "runs.html",
-                asked,
-                caller,
-                title="Runbook",
-                words_of=run_words,
-                listed=run_list(self._runs, library(date_of(asked.now_us))),
-            )
+                "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._runs.listed(asked.now_us), marks=STEP_MARKS,
+                outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
+                located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
+                may_run=caller.visitor is not None and self._gate.may_write(caller.visitor) and self._runs.setting.may_start,
+            )  # fmt: skip
         known = asked.rollup
         if known is None:
             return self._render("waiting.html", asked, caller, title=place.capitalize())
         return self._screens[place](asked, known, caller)
 
-    def problem(self, desk: Desk, mark: str, clock_us: int, words: str, caller: Caller) -> str:
-        """What was asked for is not there, or cannot be read."""
-        asked = Asked(desk, mark, View(), Span(), clock_us, clock_us)
+    def missing(self, asked: Asked, caller: Caller, words: str) -> str:
+        """What was asked for is not there."""
         return self._render("missing.html", asked, caller, title="Not found", words=words)
+
+    def unreadable(self, asked: Asked, caller: Caller, fault: Fault) -> str:
+        """What was asked for cannot be read, or not be done."""
+        title = "Cannot be read" if fault.typed is not None else "Not done"
+        return self._render("unreadable.html", asked, caller, title=title, fault=fault, typed=fault.typed)
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         seen = overview(known, asked.view, asked.span, caller.entries, asked.now_us)
@@ -184,14 +186,10 @@ class Pages:
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
-                "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)), **values,
+                "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
+                "typed": None, "fault": None, **values,
             }
         )  # fmt: skip
-
-
-def date_of(us: int) -> date:
-    """The day of a moment, UTC."""
-    return datetime.fromtimestamp(us / 1e6, UTC).date()
 
 
 def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:

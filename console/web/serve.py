@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
+from console.core.run_start import RunSetting
 from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.errors import ServeError
@@ -49,10 +50,12 @@ def serve(
     allowed_hosts: tuple[str, ...],
     state: Path,
     can_write: bool,
+    runs: RunSetting,
     receivers_file: Path | None = None,
     intake_token_file: Path | None = None,
 ) -> None:
-    """Serve until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it.
+    """Serve until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it;
+    `runs`: where runbooks keep theirs, and against what they are run.
 
     Raises ServeError where the address, a token or the receivers will not do.
     """
@@ -64,12 +67,12 @@ def serve(
     real_port = bound.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{real_port}/"
-    kind = "acknowledgements, silences and notes are kept" if can_write else "read only"
+    kind = "acknowledgements, silences and notes are kept, runbooks can be run" if can_write else "read only"
     # The address is data: a script reads it from stdout.
     print(f"{url}?token={made}" if made else url, flush=True)
     print(f"kvwitness console web: {source.path}, {kind}; Ctrl-C ends it", file=sys.stderr)
     gate = Gate(tokens, can_write=can_write)
-    app = create_app(source, gate, hosts, state, notifier=notifier, intake=intake)
+    app = create_app(source, gate, hosts, state, runs=runs, notifier=notifier, intake=intake)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
         lifespan="on", ws="none",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.ledger.tag import LAST_EPOCH, SEQ_BITS
+from engine.ledger.epochs import MOST_EPOCHS
+from engine.ledger.tag import SEQ_BITS
 
 Writer = tuple[str, int]
 
@@ -44,7 +45,7 @@ def absent_epochs(
     return [
         AbsentEpochs(worker, *run)
         for worker in sorted(last)
-        for run in _runs(min(last[worker], LAST_EPOCH), there[worker])
+        for run in _runs(min(last[worker], MOST_EPOCHS), there[worker])
     ]
 
 
@@ -71,7 +72,7 @@ def _named(tables: Mapping[str, pa.Table]) -> Iterator[Writer]:
         pc.and_(_is_in(moves["op"], ("post", "done", "fail")), pc.not_equal(moves["peer"], moves["worker"]))
     )
     tags = pc.if_else(pc.fill_null(pc.equal(moves["dir"], "pull"), False), moves["src_tag"], moves["dst_tag"])
-    epochs = pc.bit_wise_and(pc.shift_right(pc.fill_null(tags, 0), SEQ_BITS), LAST_EPOCH)
+    epochs = pc.bit_wise_and(pc.shift_right(pc.fill_null(tags, 0), SEQ_BITS), MOST_EPOCHS)
     yield from _distinct({"worker": moves["peer"], "epoch": epochs})
 
 

@@ -196,5 +196,10 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 def _chain_ends(table: str, rows: pa.Table) -> dict[str, int]:
     """Last seq of each pool's chain in these rows ("" = no pool)."""
-    pools = rows["pool"].to_pylist() if table in POOL_TABLES else [None] * rows.num_rows
-    return {pool or "": seq for pool, seq in zip(pools, rows["seq"].to_pylist(), strict=True)}
+    if table not in POOL_TABLES:
+        return {"": rows["seq"][-1].as_py()}
+    pools = rows["pool"]
+    return {
+        pool or "": rows["seq"].filter(pc.is_null(pools) if pool is None else pc.equal(pools, pool))[-1].as_py()
+        for pool in pc.unique(pools).to_pylist()
+    }

@@ -6,7 +6,7 @@ the allocator's list; on any difference it holds the full list. A row that fits 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +23,8 @@ REMEMBERED_PAGES = 1 << 22
 """Bound on the allocator's lists kept for comparison (16 MiB); a list that was forgotten costs space, never truth."""
 
 FINGERPRINTED_AT_ONCE = 1 << 14
+ENCODED_AT_ONCE = 1 << 12
+"""Rows that are taken through every step of their encoding together, so that they stay in the cache meanwhile."""
 ALLOCATORS = frozenset({"reserve", "append"})
 
 _NOT_ENCODABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -48,21 +50,25 @@ class Encoder:
 
     def encode(self, rows: list[RecordedRow]) -> EncodedRows:
         """One batch per table that has rows, rows in the order given (at least one)."""
-        by_table: dict[str, list[RecordedRow]] = {}
-        for row in rows:
-            table = row[0].table
-            if table in by_table:
-                by_table[table].append(row)
-            else:
-                by_table[table] = [row]
-        batches: list[tuple[str, pa.RecordBatch]] = []
+        batches: dict[str, list[pa.RecordBatch]] = {}
         refused: list[str] = []
+        for start in range(0, len(rows), ENCODED_AT_ONCE):
+            for table, batch, why in self._encoded(rows[start : start + ENCODED_AT_ONCE]):
+                refused += why
+                if batch.num_rows:
+                    batches.setdefault(table, []).append(batch)
+        joined = [
+            (table, parts[0] if len(parts) == 1 else pa.concat_batches(parts)) for table, parts in batches.items()
+        ]
+        return EncodedRows(tuple(joined), rows[-1][1], tuple(refused))
+
+    def _encoded(self, rows: list[RecordedRow]) -> Iterator[tuple[str, pa.RecordBatch, list[str]]]:
+        """Table, batch of its rows, and why rows of it were refused."""
+        by_table: defaultdict[str, list[RecordedRow]] = defaultdict(list)
+        for row in rows:
+            by_table[row[0].table].append(row)
         for table, its_rows in by_table.items():
-            batch, why = self._batch_of_fitting(table, self._placed(its_rows) if table == "pages" else its_rows)
-            refused += why
-            if batch.num_rows:
-                batches.append((table, batch))
-        return EncodedRows(tuple(batches), rows[-1][1], tuple(refused))
+            yield table, *self._batch_of_fitting(table, self._placed(its_rows) if table == "pages" else its_rows)
 
     def _placed(self, rows: list[RecordedRow]) -> list[RecordedRow]:
         """Rows of `pages` with the length of their lists, and with a reference to their reserve's in place of them."""

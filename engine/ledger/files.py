@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.ledger.absent import AbsentEpochs
 from engine.ledger.bounded import TooLarge, read_segment
-from engine.ledger.epochs import last_epochs
+from engine.ledger.epochs import MOST_EPOCHS, epoch_of, last_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.gaps import Chain, LostSegment
 from engine.ledger.joining import Part
@@ -23,7 +23,6 @@ from engine.ledger.manifest import SegmentLine, read_manifest
 from engine.ledger.problems import BROKEN, LOSS, Problem
 from engine.ledger.schema import TABLES
 from engine.ledger.stream import is_locked, read_stream
-from engine.ledger.tag import LAST_EPOCH
 from engine.ledger.versions import to_present
 
 Writer = tuple[str, int]
@@ -86,7 +85,8 @@ class LedgerFiles:
                 self.tell("unreadable stream", LOSS, path, f"cannot be read: {error.strerror}", "check its permissions")
                 continue
             name, _, number = path.stem.rpartition("-")
-            writer = (name, int(number)) if name and number.isdigit() else (path.stem, 0)
+            epoch = epoch_of(number) if name else None
+            writer = (path.stem, 0) if epoch is None else (name, epoch)
             self.seen.add(writer)
             if alive:
                 self.alive.add(writer)
@@ -141,8 +141,7 @@ class LedgerFiles:
 
     def _is_being_sealed(self, name: Path) -> bool:
         """Whether the segment's writer lives: its line may come at any moment, and its rows are in the stream."""
-        epoch = name.stem.split("-")[0]
-        return epoch.isdigit() and (name.parts[2].removeprefix("worker="), int(epoch)) in self.alive
+        return (name.parts[2].removeprefix("worker="), epoch_of(name.stem.split("-")[0])) in self.alive
 
     def _segment(self, manifest: Path, line: SegmentLine) -> None:
         writer = (line.worker, line.epoch)
@@ -202,11 +201,12 @@ class LedgerFiles:
         return True
 
     def _epochs(self) -> None:
-        self.last_epochs = last_epochs(self.path)
-        for worker, last in self.last_epochs.items():
-            if last > LAST_EPOCH:
-                what = f"it says that epoch {last} was the last of {worker}; there are no more than {LAST_EPOCH}"
-                self.tell("contradiction", BROKEN, self.path / "epochs" / worker, what, COMPARE)
+        for worker, last in last_epochs(self.path).items():
+            self.last_epochs[worker] = 1 if last is None else last
+            if last is None:
+                what = f"it holds no epoch of {worker} (1 to {MOST_EPOCHS}), of which there was one"
+                remedy = "look for the worker's last files, and write their epoch back"
+                self.tell("broken counter", LOSS, self.path / "epochs" / worker, what, remedy)
 
     def tell_absent(self, absent: AbsentEpochs) -> None:
         """Note that a worker's epochs are named somewhere and left no file."""

@@ -15,6 +15,7 @@ from typing import Any
 from engine.ledger.stream import sync_directory
 
 GENESIS = "0" * 64
+_TOO_LARGE = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def read_manifest(path: Path) -> ManifestContent:
     for number, text in enumerate(raw[:end].splitlines(), 1):
         try:
             segment = _line(json.loads(text))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             problems.append(f"line {number} is no segment line")
             prev = _hash(text)
             continue
@@ -119,9 +120,11 @@ def _line(found: dict[str, Any]) -> SegmentLine:
     for name, value in known.items():
         if not isinstance(value, _KINDS.get(name, int)):
             raise TypeError(name)
+        if isinstance(value, int) and not 0 <= value < _TOO_LARGE:
+            raise ValueError(name)
     for numbers in (known["chains"], known["ends"]):
-        if not all(isinstance(seq, int) for seq in numbers.values()):
-            raise TypeError("seq")
+        if not all(isinstance(seq, int) and 0 <= seq < _TOO_LARGE for seq in numbers.values()):
+            raise ValueError("seq")
     return SegmentLine(**known)
 
 

@@ -23,12 +23,13 @@ from engine.ledger.joining import join_parts
 from engine.ledger.problems import BROKEN, Problem
 from engine.ledger.schema import TABLES
 
-__all__ = ["Gap", "Ledger", "LedgerError", "Problem", "WriterState", "read_ledger"]
+__all__ = ["Gap", "Ledger", "LedgerError", "Problem", "WriterState", "read_ledger", "rows_by_writer"]
 
 PLACES = frozenset({"epochs", "wal", "manifest"})
 """Of which a ledger's directory holds one at least."""
 SEALED, OPEN, DEAD = "sealed", "open", "dead"
-_TAIL_REASONS = {OPEN: "open tail (writer alive)", DEAD: "dead writer", SEALED: ""}
+TAIL_REASONS = {OPEN: "open tail (writer alive)", DEAD: "dead writer", SEALED: ""}
+"""Why the end of a chain is not known."""
 _DAMAGED_TAIL = "damaged stream"
 
 
@@ -114,13 +115,13 @@ def _check_directory(path: Path) -> None:
 
 def _writers(tables: dict[str, pa.Table], files: LedgerFiles) -> tuple[list[WriterState], list[Gap]]:
     _note_close_rows(tables["workers"], files)
-    rows_of = _by_writer(tables)
+    rows_of = rows_by_writer(tables)
     seen_by_peers = _peer_seen(tables["workers"])
     writers, gaps = [], []
     for writer in sorted({*rows_of, *files.seen, *files.ends}):
         # Whoever lives behind damage is as good as dead: what it writes there will never be readable.
         state = SEALED if writer in files.closed else OPEN if writer in files.alive - files.damaged else DEAD
-        tail_reason = _DAMAGED_TAIL if state == DEAD and writer in files.damaged else _TAIL_REASONS[state]
+        tail_reason = _DAMAGED_TAIL if state == DEAD and writer in files.damaged else TAIL_REASONS[state]
         rows = WriterRows(rows_of.get(writer, {}))
         known = KnownEnds(files.ends.get(writer, {}), state == SEALED, tail_reason, files.lost.get(writer, ()))
         gaps += find_gaps(*writer, rows, known)
@@ -144,7 +145,8 @@ def _note_close_rows(workers: pa.Table, files: LedgerFiles) -> None:
         files.note_close((row["worker"], row["epoch"]), ends)
 
 
-def _by_writer(tables: dict[str, pa.Table]) -> dict[Writer, dict[str, pa.Table]]:
+def rows_by_writer(tables: dict[str, pa.Table]) -> dict[Writer, dict[str, pa.Table]]:
+    """Rows of every worker epoch by table, of tables that are sorted by (worker, epoch, seq); tables without rows are left out."""
     found: dict[Writer, dict[str, pa.Table]] = {}
     for table, rows in tables.items():
         if not rows.num_rows:

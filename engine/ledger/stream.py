@@ -138,21 +138,21 @@ def read_stream(path: Path) -> StreamContent:
     seq, rows, good = 0, 0, 0
     problem = None
     try:
-        for kind, table, payload, end in _frames(data):
+        for kind, table, payload, end in frames(data):
             if kind == HEADER:
-                header, good = _decode_header(payload), end
+                header, good = decode_header(payload), end
             elif kind == DATA:
-                pending.append((_table_name(table), read_batch(payload)))
+                pending.append((table_name(table), read_batch(payload)))
                 rows += pending[-1][1].num_rows
             else:
-                through, counted = _COMMIT.unpack(payload)
+                through, counted = decode_commit(payload)
                 if counted != rows:
-                    raise _Torn(f"{rows} rows before byte {end}, where the commit frame counts {counted}")
+                    raise Torn(f"{rows} rows before byte {end}, where the commit frame counts {counted}")
                 batches += pending
                 pending, good, seq = [], end, through
         if good < len(data):
             problem = f"no commit frame behind byte {good} of {len(data)}"
-    except _Torn as torn:
+    except Torn as torn:
         problem = str(torn)
     except (pa.ArrowException, ValueError, KeyError, TypeError, struct.error) as error:
         problem = f"no readable frame behind byte {good} of {len(data)}: {error}"
@@ -162,24 +162,30 @@ def read_stream(path: Path) -> StreamContent:
     return StreamContent(header, tuple(batches), seq, good, problem, damaged)
 
 
-class _Torn(Exception):
+class Torn(Exception):
     """A frame that does not hold."""
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, int, bytes, int]]:
+def frames(data: bytes, *, begins: bool = True) -> Iterator[tuple[int, int, bytes, int]]:
+    """(kind, table, payload, end) of every frame of a piece of a stream. `begins`: whether it is the stream's beginning.
+
+    Raises Torn at the first frame that does not hold.
+    """
     at = 0
     while at < len(data):
         if at + _FRAME.size > len(data):
-            raise _Torn(f"frame header cut off at byte {at} of {len(data)}")
+            raise Torn(f"frame header cut off at byte {at} of {len(data)}")
         magic, kind, table, zero, length, digest = _FRAME.unpack_from(data, at)
-        known = magic == MAGIC and zero == 0 and kind in (HEADER, DATA, COMMIT) and (kind == HEADER) == (at == 0)
+        known = (
+            magic == MAGIC and zero == 0 and kind in (HEADER, DATA, COMMIT) and (kind == HEADER) == (begins and at == 0)
+        )
         if not known or length > MAX_PAYLOAD:
-            raise _Torn(f"no frame at byte {at} of {len(data)}")
+            raise Torn(f"no frame at byte {at} of {len(data)}")
         payload = data[at + _FRAME.size : at + _FRAME.size + length]
         if len(payload) < length:
-            raise _Torn(f"frame cut off at byte {at} of {len(data)}")
+            raise Torn(f"frame cut off at byte {at} of {len(data)}")
         if _digest(kind, table, payload) != digest:
-            raise _Torn(f"digest does not hold for the frame at byte {at}")
+            raise Torn(f"digest does not hold for the frame at byte {at}")
         at += _FRAME.size + length
         yield kind, table, payload, at
 
@@ -197,7 +203,14 @@ def _has_frame(data: bytes, at: int) -> bool:
     return False
 
 
-def _decode_header(payload: bytes) -> dict[str, Any]:
+def decode_commit(payload: bytes) -> tuple[int, int]:
+    """Seq and rows so far of a commit frame. Raises struct.error."""
+    seq, rows = _COMMIT.unpack(payload)
+    return seq, rows
+
+
+def decode_header(payload: bytes) -> dict[str, Any]:
+    """The header frame's content. Raises ValueError, KeyError, TypeError where it is none."""
     header: dict[str, Any] = json.loads(payload)
     kinds = {"worker": str, "epoch": int, "ordinal": int, "schema_version": int, "fsync_ms": int}
     for name, kind in kinds.items():
@@ -206,9 +219,10 @@ def _decode_header(payload: bytes) -> dict[str, Any]:
     return header
 
 
-def _table_name(number: int) -> str:
+def table_name(number: int) -> str:
+    """The table that a data frame's number stands for. Raises Torn."""
     if number >= len(TABLE_NAMES):
-        raise _Torn(f"table {number} is not known here")
+        raise Torn(f"table {number} is not known here")
     return TABLE_NAMES[number]
 
 

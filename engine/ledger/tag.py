@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ORDINAL_BITS, EPOCH_BITS, SEQ_BITS = 13, 12, 38
-LAST_EPOCH = (1 << EPOCH_BITS) - 1
 
 
 class Tag(NamedTuple):

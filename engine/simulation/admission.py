@@ -15,25 +15,24 @@ from engine.simulation.traffic import Arrival
 from engine.truth import stamp_of
 
 WEIGHTS = "simulated"
-BLANK = np.zeros(1, np.int32)
 
 
 class PromptTokens:
     """A synthetic prompt in the place of token ids: it has a length, and every token is 0."""
 
     def __init__(self, prompt: SyntheticPrompt) -> None:
-        self.prompt = prompt
+        self.prompt, self._length = prompt, len(prompt)
 
     def __len__(self) -> int:
-        return len(self.prompt)
+        return self._length
 
     def page_digests(self, page_tokens: int) -> np.ndarray:
         """See `engine.page_keys.Prompt`."""
         return self.prompt.page_digests(page_tokens)
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(len(self.prompt))
-        return np.broadcast_to(BLANK, (stop - start,))
+        start, stop, _ = part.indices(self._length)
+        return np.zeros(stop - start, np.int32)
 
 
 def admit(fleet: Fleet, arrival: Arrival, prefill: str | None = None, decode: str | None = None) -> None:

@@ -20,6 +20,8 @@ class VirtualClock:
     def now_us(self) -> int:
         """See `Clock`."""
         now = self._world.now
+        if not self._drift_ppm:
+            return now + self._offset_us
         return now + self._offset_us + (now - self._start) * self._drift_ppm // PPM
 
     def true_us(self, local_us: int) -> int:

@@ -98,9 +98,11 @@ class CostModel(Model):
         first = (base + per_sequence * batch + per_token * context_tokens) / PS_PER_US
         growth = per_token * batch / PS_PER_US
         # Root of growth/2 n^2 + first n = budget, in the form that holds for growth 0; rounding down once per pass
-        # only makes room for more.
+        # only makes room for more, and what the root itself was rounded up by is taken back.
         root = 2 * max(budget_us, 0) / (first + sqrt(first * first + 2 * growth * max(budget_us, 0)))
-        passes, step = max(0, int(root) - 2), 1
+        passes, step = int(root), 1
+        while passes and self.decode_run_us(batch, context_tokens, passes) > budget_us:
+            passes -= 1
         while self.decode_run_us(batch, context_tokens, passes + step) <= budget_us:
             passes, step = passes + step, step * 2
         while step > 1:

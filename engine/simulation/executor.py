@@ -13,6 +13,7 @@ import numpy as np
 from engine.executor import DecodeRun, DecodeWork, PassResult, PrefillWork, TagMismatch
 from engine.simulation.clock import VirtualClock
 from engine.simulation.cost import CostModel
+from engine.simulation.headers import HeaderStore
 from engine.simulation.memory import PageStore, Write
 from engine.simulation.people import NO_PAGES, People
 from engine.simulation.planes import Planes
@@ -20,6 +21,7 @@ from engine.simulation.reading import Filled, Reader, contents_at, look, mismatc
 from engine.simulation.truth import SimTruth
 from engine.simulation.world import Task
 
+NOTHING_WRONG = PassResult(0)
 COPY_BYTES_PER_US = 20_000
 """Between device and host memory."""
 
@@ -42,7 +44,7 @@ class SimExecutor:
         """How long the next pass takes, where a script says so; it is then a run of its own."""
         self.began: Callable[[], None] = lambda: None
         """Called when a scripted pass begins."""
-        self._bound: tuple[tuple[int, int], ...] = ()
+        self._forgot = False  # whether a table has been forgotten since the last run
         for each in (store, *(plane.store for plane in self._planes)):
             each.before_change = self._grow
         store.changed, store.approached, store.landed = self._changed, self._approached, self._landed
@@ -81,18 +83,21 @@ class SimExecutor:
     ) -> DecodeRun:
         """See `Executor`."""
         world, start = self._task.world, self._task.world.now
-        self._bind(works)
-        context = sum(work.position + 1 for work in works)
-        until = start + (self.lasts_us or self._costs.decode_run_us(len(works), context, 1))
-        found = [self._read(work, step, check_tags, until, works) for work in works]
-        if self._planes:
-            found = [
-                wrong + self._planes.read(work, check_tags, step, until, works)
-                for wrong, work in zip(found, works, strict=True)
-            ]
-            self._planes.begin(works)
+        stale = self._bind(works)
+        context = sum([work.position for work in works]) + len(works)
+        found: list[tuple[TagMismatch, ...]] = [()] * len(works)
+        if stale or self._planes:
+            until = start + (self.lasts_us or self._costs.decode_run_us(len(works), context, 1))
+            found = [self._read(work, step, check_tags, until, works) for work in works]
+            if self._planes:
+                found = [
+                    wrong + self._planes.read(work, check_tags, step, until, works)
+                    for wrong, work in zip(found, works, strict=True)
+                ]
+                self._planes.begin(works)
+        failed = any(found)
         budget = max(self._clock.true_us(until_us) - start, 0)
-        passes = 1 if any(found) else self._costs.decode_passes_within(len(works), context, budget, passes - 1) + 1
+        passes = 1 if failed else self._costs.decode_passes_within(len(works), context, budget, passes - 1) + 1
         scripted = self._scripted()
         passes = 1 if scripted else passes
         growing = self._growing = _Growing.of(works, passes, start, self._people, self._costs, context, self._store)
@@ -105,7 +110,7 @@ class SimExecutor:
         self._growing = _Growing.nothing()
         self._planes.end()
         last = growing.ends(growing.passes - 1)
-        results = [PassResult(0, wrong) for wrong in found]
+        results = [PassResult(0, wrong) for wrong in found] if failed else [NOTHING_WRONG] * len(works)
         return DecodeRun(results, growing.passes, self._clock.now_us() - (world.now - last))
 
     def copy(self, src_pool: str, src_pages: np.ndarray, dst_pool: str, dst_pages: np.ndarray, dst_tag: int) -> int:
@@ -138,7 +143,7 @@ class SimExecutor:
     def passed(self, stamp: int) -> tuple[int, int]:
         """Passes of the run under way that a request has had by now, and when the last of them ended (true time)."""
         growing, now = self._growing, self._task.world.now
-        if not (growing.stamps == stamp).any():
+        if stamp not in growing.stamps:
             return 0, now
         passes = min(growing.passes, growing.begun(now) - 1)
         return passes, growing.ends(passes)
@@ -148,31 +153,32 @@ class SimExecutor:
         reader = self._readers.pop(stamp, None)
         if reader is not None:
             self._store.readers[reader.pages] -= 1
-            self._bound = ()
+            self._forgot = True
         if self._planes:
             self._planes.forget(stamp)
 
-    def _bind(self, works: Sequence[DecodeWork]) -> None:
-        """Keep track of who reads which pages."""
-        bound = tuple((work.stamp, len(work.pages)) for work in works)
-        if bound == self._bound:
-            return
-        readers, self._bound = self._readers, bound
-        self._readers = {}
+    def _bind(self, works: Sequence[DecodeWork]) -> bool:
+        """Keep track of who reads which pages; whether any of them is to look at its table again."""
+        readers, changed, stale = self._readers, self._forgot, False
         for work in works:
-            reader = readers.pop(work.stamp, None)
+            reader = readers.get(work.stamp)
             if reader is None:
-                reader = Reader(work.stamp, self._contents(work.stamp))
-            fresh = work.pages[len(reader.pages) :]
-            if len(fresh):
+                reader = readers[work.stamp] = Reader(work.stamp, self._contents(work.stamp))
+            if len(reader.pages) < len(work.pages):
+                changed = True
+                fresh = work.pages[len(reader.pages) :]
                 self._store.readers[fresh] += 1
                 reader.stale |= len(reader.pages) == 0 or max(self._store.readers[fresh].tolist()) > 1
                 reader.pages, reader.tags = work.pages, work.tags
-            self._readers[work.stamp] = reader
-        for reader in readers.values():
-            self._store.readers[reader.pages] -= 1
-        if self._planes:
+            stale |= reader.stale
+        if len(readers) > len(works):
+            changed = True
+            for stamp in readers.keys() - {work.stamp for work in works}:
+                self._store.readers[readers.pop(stamp).pages] -= 1
+        self._forgot = False
+        if changed and self._planes:
             self._planes.bind(works)
+        return stale
 
     def _read(
         self, work: DecodeWork, step: int, check: bool, until: int, batch: Sequence[DecodeWork]
@@ -201,12 +207,17 @@ class SimExecutor:
     def _grow(self) -> None:
         """Bring the slots of the run under way up to the pass that has begun by now."""
         growing, now = self._growing, self._task.world.now
-        fresh = min(growing.passes, growing.begun(now)) - growing.done
+        fresh = growing.due(now) - growing.done
         if fresh > 0:
-            lo, done, growing.done = growing.lo + growing.done, growing.done, growing.done + fresh
-            self._store.grow(
-                growing.pages, lo, fresh, growing.stamps, growing.contents, growing.tags, growing.tainted, now
-            )  # fmt: skip
+            done, growing.done = growing.done, growing.done + fresh
+            lo, store = [first + done for first in growing.lo], self._store
+            if isinstance(store, HeaderStore):
+                store.fill_slots(growing.pages, lo, fresh, growing.tags, now)
+            else:
+                store.grow(
+                    np.array(growing.pages, np.int32), np.array(lo, np.int64), fresh, np.array(growing.stamps, np.int64),
+                    growing.contents, np.array(growing.tags, np.int64), growing.tainted, now,
+                )  # fmt: skip
             if self._planes:
                 self._planes.grow(done, fresh, now)
 
@@ -220,8 +231,11 @@ class SimExecutor:
     def _landed(self, pages: np.ndarray) -> None:
         """Where the run under way writes its first slots of a page, nobody can tell from outside what came last."""
         growing = self._growing
-        if growing.passes:
-            self._store.slots["racy"][growing.pages[(growing.lo == 0) & np.isin(growing.pages, pages)]] = True
+        if growing.passes and not self._store.headers_only:
+            touched = set(pages.tolist())
+            for page, lo in zip(growing.pages, growing.lo, strict=True):
+                if lo == 0 and page in touched:
+                    self._store.slots["racy"][page] = True
 
     def _approached(self, pages: np.ndarray) -> None:
         """What the pass under way found on pages to which a flight sets out, nobody can tell from outside."""
@@ -234,8 +248,8 @@ class _Growing:
     """The slots that one decode run fills."""
 
     def __init__(
-        self, pages: np.ndarray, lo: np.ndarray, stamps: np.ndarray, contents: np.ndarray, tags: np.ndarray,
-        tainted: np.ndarray, passes: int, start: int, costs: CostModel | None, context: int,
+        self, pages: Sequence[int], lo: Sequence[int], stamps: Sequence[int], contents: np.ndarray,
+        tags: Sequence[int], tainted: np.ndarray, passes: int, start: int, costs: CostModel | None, context: int,
     ) -> None:  # fmt: skip
         self.pages, self.lo, self.stamps, self.contents = pages, lo, stamps, contents
         self.tags, self.tainted = tags, tainted
@@ -247,8 +261,7 @@ class _Growing:
     @classmethod
     def nothing(cls) -> _Growing:
         """No run is under way."""
-        none = np.zeros(0, np.int64)
-        return cls(none, none, none, none, none, none, 0, 0, None, 0)
+        return cls((), (), (), NO_PAGES, (), NO_PAGES, 0, 0, None, 0)
 
     @classmethod
     def of(
@@ -258,13 +271,13 @@ class _Growing:
         """The slots of `works`: one page each."""
         size = store.page_tokens
         at = [work.position // size for work in works]
-        stamps = np.array([work.stamp for work in works], np.int64)
-        pages = np.array([work.pages[i] for work, i in zip(works, at, strict=True)], np.int32)
-        lo = np.array([work.position % size for work in works], np.int64)
-        tags = np.array([work.tags[i] for work, i in zip(works, at, strict=True)], np.int64)
+        stamps = [work.stamp for work in works]
+        pages = [int(work.pages[i]) for work, i in zip(works, at, strict=True)]
+        lo = [work.position % size for work in works]
+        tags = [int(work.tags[i]) for work, i in zip(works, at, strict=True)]
         if store.headers_only:
             return cls(pages, lo, stamps, NO_PAGES, tags, NO_PAGES, passes, start, costs, context)
-        contents = own_contents(stamps, np.array(at, np.int64))
+        contents = own_contents(np.array(stamps, np.int64), np.array(at, np.int64))
         tainted = np.array([people[work.stamp].tainted_since is not None for work in works], np.bool_)
         return cls(pages, lo, stamps, contents, tags, tainted, passes, start, costs, context)
 
@@ -277,6 +290,12 @@ class _Growing:
         if passes not in self._ends:
             self._ends[passes] = self._start + self._costs.decode_run_us(len(self.pages), self._context, passes)
         return self._ends[passes]
+
+    def due(self, now: int) -> int:
+        """Passes of this run that have begun by now."""
+        if self.passes <= 1 or now >= self.ends(self.passes - 1):
+            return self.passes
+        return min(self.passes, self.begun(now))
 
     def begun(self, now: int) -> int:
         """Passes that have begun by now, those behind the run's last as if it went on."""

@@ -78,6 +78,7 @@ class Fleet:
         self._truths: dict[str, SimTruth] = {}
         self._ordinal = 0
         self._tenants = Tenants({}, KEY.decode())
+        self._pseudonyms: dict[str, str] = {}
         message, costs = self.random("message"), scenario.costs
         self.post = Post(self.world, lambda: costs.message_us(message))
         self._addresses = {
@@ -90,7 +91,10 @@ class Fleet:
 
     def pseudonym(self, tenant: str) -> str:
         """The name under which the ledger knows a tenant."""
-        return self._tenants.pseudonym(tenant)
+        known = self._pseudonyms.get(tenant)
+        if known is None:
+            known = self._pseudonyms[tenant] = self._tenants.pseudonym(tenant)
+        return known
 
     def close(self) -> None:
         """End every worker and seal the ledger."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -68,6 +68,7 @@ class SimGateway:
     ) -> None:  # fmt: skip
         self._world, self._recorder, self._clock, self._checks = world, recorder, clock, checks
         self._limits, self._faults, self._source, self._message_us = limits, faults, source, message_us
+        self._limit = min([each.prompt_limit_tokens for each in limits])
         self._last: Call | None = None
         self.prefills: list[Door] = []
         self.decodes: list[Door] = []
@@ -104,11 +105,10 @@ class SimGateway:
     ) -> None:
         """A client's request. `given.room` and `given.bootstrap` are chosen here."""
         req, self._next_req = self._next_req, self._next_req + 1
-        limit = min([limits.prompt_limit_tokens for limits in self._limits])
         self._row(
             req, "receive", rid=given.rid, attempt=1, choice=0, tenant=given.tenant, purpose=given.purpose,
             weights=given.weights, kv_format=given.kv_format, adapter=given.adapter, media=given.media,
-            prompt_tokens=len(given.tokens), limit_tokens=limit,
+            prompt_tokens=len(given.tokens), limit_tokens=self._limit,
         )  # fmt: skip
         error = self._refusal(req, given)
         if error is not None:
@@ -132,10 +132,10 @@ class SimGateway:
         """Workers and room of a request; under the fault room-collision those of the one before it."""
         last = self._last
         if last is not None and self._faults.room_collision.strikes():
-            given = replace(given, room=last.given.room, bootstrap=last.given.bootstrap)
+            given = given._replace(room=last.given.room, bootstrap=last.given.bootstrap)
             return Call(req, given, last.prefill, last.decode)
         door = _choose(self.prefills, prefill)
-        given = replace(given, room=self._source.getrandbits(ROOM_BITS), bootstrap=door.address)
+        given = given._replace(room=self._source.getrandbits(ROOM_BITS), bootstrap=door.address)
         return Call(req, given, door, _choose(self.decodes, decode))
 
     def hang_up(self, rid: str) -> None:

@@ -6,6 +6,8 @@ whether the physical truth is kept beside it or not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.simulation.memory import SLOTS, Flight, PageStore, Range, Write
@@ -17,6 +19,11 @@ class HeaderStore(PageStore):
     """A pool's headers. Nothing of what is written to its pages is kept."""
 
     headers_only = True
+
+    def __init__(self, pages: int, page_tokens: int) -> None:
+        super().__init__(pages, page_tokens)
+        # The same memory, as plain numbers: where one page is asked for, that is quicker.
+        self._tags, self._valid, self._bound = self.tag.data, self.tokens.data, self.readers.data
 
     def race(self, pages: np.ndarray, whole: np.ndarray | None = None) -> None:
         """See `PageStore`. Which write came last is nobody's question."""
@@ -39,11 +46,18 @@ class HeaderStore(PageStore):
     def grow(self, pages: np.ndarray, lo: np.ndarray, count: int, stamps: np.ndarray, contents: np.ndarray,
              tags: np.ndarray, tainted: np.ndarray, now: int) -> None:  # fmt: skip
         """See `PageStore`."""
-        self.settle(pages, now)
-        for page, first, tag in zip(pages.tolist(), lo.tolist(), tags.tolist(), strict=True):
+        self.fill_slots(pages.tolist(), lo.tolist(), count, tags.tolist(), now)
+
+    def fill_slots(self, pages: Sequence[int], lo: Sequence[int], count: int, tags: Sequence[int], now: int) -> None:
+        """As `grow`, told in plain numbers."""
+        if self.incoming or self.outgoing:
+            self.settle(np.array(pages, np.int32), now)
+        shared = False
+        for page, first, tag in zip(pages, lo, tags, strict=True):
             self._stamp(page, tag, first, first + count)
-        if max(self.readers[pages].tolist(), default=0) > 1:
-            self.tell(pages)
+            shared |= self._bound[page] > 1
+        if shared:
+            self.tell(np.array(pages, np.int32))
 
     def fill(self, pages: np.ndarray, stamp: int, contents: np.ndarray | int, tainted: bool) -> None:
         """See `PageStore`."""
@@ -60,11 +74,11 @@ class HeaderStore(PageStore):
     def _stamp(self, page: int, tag: int, lo: int, hi: int) -> None:
         """What a write of slots [lo, hi) leaves in a page's header."""
         if lo == 0:
-            self.tag[page], self.tokens[page] = tag, hi
-        elif self.tag[page] != tag:
-            self.tokens[page] = min(int(self.tokens[page]), lo)
-        elif self.tokens[page] >= lo:
-            self.tokens[page] = hi
+            self._tags[page], self._valid[page] = tag, hi
+        elif self._tags[page] != tag:
+            self._valid[page] = min(self._valid[page], lo)
+        elif self._valid[page] >= lo:
+            self._valid[page] = hi
 
 
 class HeaderFlight(Flight):

@@ -248,13 +248,13 @@ class PageStore:
     def tell(self, pages: np.ndarray) -> None:
         """Others who read these pages are to look again."""
         bound = self.readers[pages] > 0
-        if np.count_nonzero(bound):
+        if 1 in bound.tobytes():
             self.changed(pages[bound])
 
     def expect(self, pages: np.ndarray) -> None:
         """A flight to these pages sets out: a pass that reads them now may find them before it lands, or after."""
         bound = self.readers[pages] > 0
-        if np.count_nonzero(bound):
+        if 1 in bound.tobytes():
             self.approached(pages[bound])
 
     def among(self, pages: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -276,7 +276,8 @@ class Flight:
         self.tag, self.tokens, self.start_us, self.step_us = tag, tokens, start_us, step_us
         self._images: list[tuple[int, int, tuple[np.ndarray, dict[int, list[Range]]]]] = []
         self._racy = np.zeros(len(src_pages), np.bool_)
-        if len(set(dst_pages.tolist())) < len(dst_pages):  # one page twice: nobody can tell which image came last
+        self._distinct = _distinct(src_pages), _distinct(dst_pages)
+        if not self._distinct[1]:  # one page twice: nobody can tell which image came last
             places, named = np.unique(dst_pages, return_counts=True)
             self._racy = np.isin(dst_pages, places[named > 1])
         self._read = self._landed = 0
@@ -285,8 +286,8 @@ class Flight:
             for other in target.incoming:  # two at once: nobody can tell from outside which came last
                 other.meet(dst_pages)
                 self.meet(other.dst_pages)
-        _count(target.arriving, dst_pages, 1)
-        _count(source.leaving, src_pages, 1)
+        _count(source.leaving, src_pages, 1, self._distinct[0])
+        _count(target.arriving, dst_pages, 1, self._distinct[1])
         source.outgoing.append(self)
         target.incoming.append(self)
         target.expect(dst_pages)
@@ -325,13 +326,13 @@ class Flight:
         self._advancing = False
         if self._landed == count:
             self.source.outgoing.remove(self)
-            _count(self.source.leaving, self.src_pages, -1)
+            _count(self.source.leaving, self.src_pages, -1, self._distinct[0])
 
     def forget(self) -> None:
         """Nobody's clock is so far off that this could still be under way."""
         self.target.before_change()
         self.target.incoming.remove(self)
-        _count(self.target.arriving, self.dst_pages, -1)
+        _count(self.target.arriving, self.dst_pages, -1, self._distinct[1])
         self.target.tell(self.dst_pages)
 
     def meet(self, pages: np.ndarray) -> None:
@@ -353,9 +354,13 @@ class Flight:
         self._images = [image for image in self._images if image[1] > upto]
 
 
-def _count(flights: np.ndarray, pages: np.ndarray, by: int) -> None:
+def _distinct(pages: np.ndarray) -> bool:
+    return len(set(pages.tolist())) == len(pages)
+
+
+def _count(flights: np.ndarray, pages: np.ndarray, by: int, distinct: bool) -> None:
     """One flight more (or less) to or from each page, as often as it is named."""
-    if len(set(pages.tolist())) == len(pages):
+    if distinct:
         flights[pages] += by
     else:
         np.add.at(flights, pages, by)

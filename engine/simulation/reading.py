@@ -178,6 +178,10 @@ def mismatches(store: PageStore, reader: Reader, kv_tokens: int) -> list[int]:
     """Places of the table whose header names another tag, or too few tokens."""
     size = store.page_tokens
     table = reader.pages[: -(-kv_tokens // size)]
+    tokens, before = store.tokens[table].tolist(), len(table) - 1
+    whole = before >= 0 and tokens[:-1].count(size) == before and tokens[-1] >= kv_tokens - before * size
+    if whole and store.tag[table].tobytes() == reader.tags[: len(table)].tobytes():
+        return []
     need = np.minimum(kv_tokens - np.arange(len(table)) * size, size)
     wrong = (store.tag[table] != reader.tags[: len(table)]) | (store.tokens[table] < need)
     return np.flatnonzero(wrong).tolist()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from engine.simulation.headers import HeaderFlight
 from engine.simulation.memory import CLOCK_SLACK_US, Flight, PageStore
 from engine.simulation.world import World
@@ -156,11 +154,11 @@ class SimTransport:
         """Post the first batch that may go, if the line is free."""
         if self._busy or not self.alive:
             return
-        item = next((item for item in self._queue if item[0].xfer not in self._gated), None)
-        if item is None:
+        place = next((i for i, (batch, _) in enumerate(self._queue) if batch.xfer not in self._gated), None)
+        if place is None:
             return
-        self._queue.remove(item)
-        batch, callbacks = item
+        batch, callbacks = self._queue[place]
+        del self._queue[place]
         lanes = self._lanes(batch)
         spoiled = (batch.xfer, batch.chunk) in self._spoiled
         self._spoiled.discard((batch.xfer, batch.chunk))
@@ -195,8 +193,9 @@ class SimTransport:
 
     def _watch(self, flight: Flight) -> None:
         """Where pages that somebody reads are about to be overwritten, let each land at its own time."""
-        for index in np.flatnonzero(flight.target.readers[flight.dst_pages]):
-            self._world.at(flight.lands_us(int(index)), lambda: flight.advance(self._world.now))
+        read = flight.target.readers[flight.dst_pages]
+        for index in read.nonzero()[0].tolist():
+            self._world.at(flight.lands_us(index), lambda: flight.advance(self._world.now))
 
     def _ended(self) -> None:
         self._busy = False

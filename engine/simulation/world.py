@@ -102,9 +102,9 @@ class Task:
         nap = self._nap
 
         def wake() -> None:
-            if self._waiting and self._nap == nap:
+            if self._waiting and self._nap == nap:  # who has ended waits no more
                 self._waiting = False
-                self._switch()
+                self._greenlet.switch()
 
         self.world.at(when_us, wake)
 

@@ -9,7 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from browsers import served, watch  # noqa: F401 fixtures
 from scripted_ledger import Scene, incident_scene
+from stored_runs import engine_file, run_state  # noqa: F401 fixtures
 from text_snapshot import TextExtension
 
 from console.core.snapshot import Snapshot

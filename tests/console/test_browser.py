@@ -1,108 +1,16 @@
 """The web console in a real browser: served by the real command, no word to any other host, news in place."""
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from browsers import DEADLINE_MS, ready
 from scripted_ledger import ACME, CYAN, ordinary, short_handoff
 
 pytestmark = pytest.mark.browser
-DEADLINE_MS = 60_000
-
-
-@dataclass
-class Served:
-    """A running `console web`."""
-
-    process: subprocess.Popen
-    url: str
-    token: str
-
-
-@pytest.fixture
-def served():
-    """Starts `console web` on ledgers and ends it; every one has ended in time."""
-    running = []
-
-    def start(ledger: Path) -> Served:
-        command = [
-            sys.executable,
-            "-m",
-            "console.cli",
-            "web",
-            "--ledger",
-            str(ledger),
-            "--engine",
-            "replay",
-            "--no-cache",
-        ]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        running.append(process)
-        line = process.stdout.readline().strip()
-        found = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=(\S+)", line)
-        assert found, (line, process.stderr.read() if process.poll() is not None else "")
-        return Served(process, *found.groups())
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
-
-
-@dataclass
-class Watched:
-    """A page, and everything that it asked for or complained about."""
-
-    page: object
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-    def check(self, url: str) -> None:
-        assert self.complaints == []
-        assert self.requests
-        strangers = [r for r in self.requests if not r.startswith((url, "data:", "blob:" + url))]
-        assert strangers == []
-
-
-@pytest.fixture
-def watch(chromium):
-    """Opens watched pages in contexts of their own."""
-    contexts = []
-
-    def opened(**options) -> Watched:
-        context = chromium.new_context(viewport={"width": 1400, "height": 900}, **options)
-        context.set_default_timeout(DEADLINE_MS)
-        contexts.append(context)
-        watched = Watched(context.new_page())
-        watched.page.on("request", lambda request: watched.requests.append(request.url))
-        watched.page.on("console", lambda message: watched.complaints.append(f"{message.type}: {message.text}"))
-        watched.page.on("pageerror", lambda error: watched.complaints.append(str(error)))
-        watched.page.on(
-            "requestfailed",
-            lambda r: (
-                r.failure and "ERR_ABORTED" not in r.failure and watched.complaints.append(f"{r.url}: {r.failure}")
-            ),
-        )
-        return watched
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-
-def ready(page) -> None:
-    """Every chart of the page is drawn."""
-    page.wait_for_function("() => [...document.querySelectorAll('.chart')].every((chart) => chart.dataset.ready)")
 
 
 def test_from_the_printed_link_to_the_page_that_was_read(finished_ledger, served, watch):

@@ -262,6 +262,17 @@ async def test_no_color_takes_every_colour_away(here, tmp_path):
         assert app.theme == "kvwitness-plain"
 
 
+async def test_h_and_l_point_earlier_and_later_where_there_is_no_map(open_app):
+    app, pilot = open_app
+    for number in ("1", "4", "5"):
+        await pilot.press(number, "h", "h", "left")
+        await pilot.pause()
+        earlier = app.desk.view.cursor_us
+        await pilot.press("l", "right")
+        await pilot.pause()
+        assert earlier < app.desk.view.cursor_us
+
+
 async def test_a_replay_moves_stands_and_changes_its_pace(open_app):
     app, pilot = open_app
     await pilot.press("4", "R")

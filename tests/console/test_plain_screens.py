@@ -69,3 +69,20 @@ def test_a_saved_view_is_opened_by_its_name(finished_ledger, tmp_path):
     done = CliRunner().invoke(cli, ["--ledger", str(finished_ledger), "--plain", "--saved", "none"])
     assert done.exit_code == EXIT_USAGE
     assert "there are: calm" in done.output
+
+
+def test_runs_with_what_they_wait_for(tmp_path, run_state):
+    lines = plain(STORM, "--view", "/runs", "--state-dir", str(run_state))
+    assert "runbook RB-01 1.0.0, severity 2, Pool/context inversion" in lines
+    at = next(
+        n
+        for n, line in enumerate(lines)
+        if line.startswith("run rb01-0000000002 of RB-01, started 2026-09-21 13:16:20")
+    )
+    assert lines[at].endswith("waits for a person at clamp; the alert is CONFIRMED")
+    assert lines[at + 1].endswith("Answer clamped or drained. (answer in ['clamped', 'drained'])")
+    assert "step compare, confirm, does not hold: the smallest pool falls short of the context" in lines
+    assert lines[-1] == "no audit log yet"
+    assert plain(STORM, "--view", "/runs", "--state-dir", str(tmp_path / "none"))[-1] == "no audit log yet"
+    (run_state / "runs.sqlite").write_bytes(b"no database at all" * 60)
+    assert plain(STORM, "--view", "/runs", "--state-dir", str(run_state))[0].startswith("the runs cannot be read: ")

@@ -1,12 +1,14 @@
 """Reading again when there is something new; what the desk shows while it is paused or something fails."""
 
+import shutil
+
 import pytest
 from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 
 import console.core.source as source_module
 from console.core.desk import Desk
 from console.core.snapshot import Snapshot
-from console.core.source import REDATE_US, Failure, LedgerSource
+from console.core.source import REDATE_US, SEGMENTS_US, Failure, LedgerSource
 from console.core.view import TRANSITIONS, Cue, Mode, View
 from engine.ledger.errors import LedgerError
 from forensics.foreign_reads import EnginesDisagree
@@ -157,3 +159,24 @@ def test_the_transition_table_has_no_way_out_of_a_mode_that_is_not_a_mode():
         for cue in Cue:
             if (mode, cue) not in TRANSITIONS:
                 assert View(mode=mode).on(cue).mode is mode
+
+
+def test_a_segment_that_is_changed_under_an_open_console_is_noticed(finished_ledger, tmp_path):
+    path, now = tmp_path / "ledger", [1_790_000_060_000_000]
+    shutil.copytree(finished_ledger, path)
+    source = LedgerSource(path, now_us=lambda: now[0], engine="replay")
+    whole = source.read()
+    assert (whole.first_problem, source.read_if_changed()) == (None, None)
+    segment = max(path.glob("pages/day=*/worker=*/*.parquet"), key=lambda file: file.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    assert source.read_if_changed() is None  # segments are looked at every ten seconds
+    now[0] += SEGMENTS_US
+    damaged = source.read_if_changed()
+    assert isinstance(damaged, Snapshot)
+    assert segment.name in damaged.first_problem.where
+    assert "problem" in damaged.record_words
+    segment.unlink()
+    now[0] += SEGMENTS_US
+    assert isinstance(source.read_if_changed(), Snapshot)

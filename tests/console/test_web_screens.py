@@ -84,6 +84,37 @@ async def test_an_address_that_cannot_be_read_is_refused_in_words(storm, address
         assert words in answer.text
 
 
+async def test_a_filter_that_cannot_be_read_stays_as_it_was_typed_with_its_fault_marked(storm):
+    async with client_of(storm) as client:
+        text = (await client.get("/incidents", params={"q": 'sev:high "open', "from": "-6h"})).text
+        assert 'name="q" value="sev:high &#34;open"' in text
+        assert 'aria-invalid="true" aria-describedby="fault" autofocus' in text
+        assert 'name="range" value="-6h"' in text
+        assert "sev:high &#34;open\n         ^</pre>" in text
+        assert "the quote is not closed (at character 10)" in text
+        assert 'name="at" value="/incidents"' in text
+        assert '<a href="/incidents">back</a>' in text
+
+
+@pytest.mark.parametrize(
+    ("params", "range_text", "back"),
+    [
+        ({"at": "/held?pool=x", "range": "yesterday", "q": "sev:high"}, "yesterday", "/held?pool=x"),
+        ({"at": "/held?from=nonsense", "range": "-6x", "q": "sev:high"}, "-6x", "/held"),
+        ({"at": "https://evil.example/x", "range": "<b>", "q": "sev:high"}, "&lt;b&gt;", "/overview"),
+    ],
+)
+async def test_a_time_that_cannot_be_read_stays_as_it_was_typed(storm, params, range_text, back):
+    async with client_of(storm) as client:
+        answer = await client.get("/go", params=params)
+        assert answer.status_code == 400
+        assert f'name="range" value="{range_text}" aria-invalid="true"' in " ".join(answer.text.split()).replace(
+            'placeholder="all, -15m, A..B, I-98584c01±2m" size="34" ', ""
+        )
+        assert 'name="q" value="sev:high"' in answer.text
+        assert f'name="at" value="{back}"' in answer.text
+
+
 async def test_what_somebody_types_becomes_the_address(client):
     async with client:
         for given, location in (

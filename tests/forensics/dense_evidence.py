@@ -12,7 +12,8 @@ from typing import Any
 
 from evidence_builder import DECODE, PREFILL, EvidenceBuilder
 
-from forensics.evidence import INF, Evidence
+from forensics.evidence import Evidence
+from forensics.order import INF
 
 LAST = 10
 OWN_MOVER = {PREFILL: 7, DECODE: 8}

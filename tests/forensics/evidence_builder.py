@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.evidence import EVIDENCE_SCHEMAS, INF, Evidence
+from forensics.evidence import EVIDENCE_SCHEMAS, Evidence
+from forensics.order import INF
 
 PREFILL, DECODE = ("prefill-0", 1), ("decode-0", 1)
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from evidence_builder import DECODE, PREFILL, EvidenceBuilder
 
-from forensics.evidence import INF, Evidence
+from forensics.evidence import Evidence
+from forensics.order import INF
 
 LAST = 60
 RIDS = ["ann", "bob", "cid", "dan"]

@@ -76,9 +76,10 @@ def test_another_engine_and_other_rules_judge_anew(judging, monkeypatch):
     judging(ledger, "replay")
     judging(ledger, "duckdb")
     assert judging.times == 2
-    monkeypatch.setattr(kept_module, "_rules", lambda: "other rules")
+    monkeypatch.setattr(kept_module, "RULES", "other rules")
     judging(ledger, "replay")
     assert judging.times == 3
+    assert len(judging.files()) == 2  # the text on disk is not what judged: nothing of it is kept
 
 
 def test_what_both_engines_agreed_on_is_the_judgement_of_each(judging):

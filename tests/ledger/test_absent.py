@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.ledger.problems import BROKEN
 from engine.ledger.reader import Ledger, read_ledger
 from engine.ledger.recorder import Recorder
-from engine.ledger.tag import LAST_EPOCH, make_tag
+from engine.ledger.tag import make_tag
 
 KEY = b"absent-epochs-16"
 
@@ -66,18 +65,24 @@ def test_epochs_below_one_that_was_are_missed_as_one(tmp_path: Path) -> None:
     ]
 
 
-def test_a_counter_beyond_every_epoch_is_broken_and_makes_no_more_gaps_than_another(tmp_path: Path) -> None:
+def test_many_missing_epochs_make_no_more_gaps_than_one(tmp_path: Path) -> None:
     recorded(tmp_path, "workers", "heartbeat")
-    (tmp_path / "epochs" / "decode-0").write_text("400000\n")
-    ledger = read_ledger(tmp_path)
-    assert absent(ledger) == {("decode-0", LAST_EPOCH)}
-    assert [problem.kind for problem in ledger.problems if problem.severity == BROKEN] == ["contradiction"]
+    (tmp_path / "epochs" / "decode-0").write_text("4095\n")
+    assert absent(read_ledger(tmp_path)) == {("decode-0", 4095)}
+    ledger = recorded(tmp_path / "other", "workers", "heartbeat", peer="prefill-0", peer_epoch=400_000, peer_seq=1)
+    assert absent(ledger) == {("prefill-0", 4095)}
 
 
-@pytest.mark.parametrize(("text", "missed"), [("", set()), ("torn", {("prefill-0", 1)})])
-def test_a_counter_without_a_number_was_of_a_first_epoch_unless_it_is_empty(
-    tmp_path: Path, text: str, missed: set
-) -> None:
+@pytest.mark.parametrize("text", ["torn", "400000"])
+def test_a_counter_without_an_epoch_was_of_a_first_one(tmp_path: Path, text: str) -> None:
     recorded(tmp_path, "workers", "heartbeat")
     (tmp_path / "epochs" / "prefill-0").write_text(text)
-    assert absent(read_ledger(tmp_path)) == missed
+    ledger = read_ledger(tmp_path)
+    assert absent(ledger) == {("prefill-0", 1)}
+    assert [problem.kind for problem in ledger.problems] == ["broken counter", "missing epoch"]
+
+
+def test_an_empty_counter_never_counted(tmp_path: Path) -> None:
+    recorded(tmp_path, "workers", "heartbeat")
+    (tmp_path / "epochs" / "prefill-0").write_text("")
+    assert read_ledger(tmp_path).problems == ()

@@ -142,3 +142,38 @@ def test_a_compressed_batch_in_a_stream_is_refused():
         else:
             with pytest.raises(TooLarge, match="compressed"):
                 read_batch(sink.getvalue())
+
+
+def superscript(ledger: Path) -> None:
+    (ledger / "epochs" / "decode-0").write_text("²\n", encoding="utf-8")
+
+
+def directory_for_an_epoch(ledger: Path) -> None:
+    (ledger / "epochs" / "decode-9").mkdir()
+
+
+def nested(ledger: Path) -> None:
+    path = ledger / "manifest" / "decode-0.jsonl"
+    path.write_text(path.read_text() + "[" * 100_000 + "\n")
+
+
+def beyond_a_seq(ledger: Path) -> None:
+    path = ledger / "manifest" / "decode-0.jsonl"
+    lines = path.read_text().splitlines()
+    first = json.loads(lines[0])
+    first["chains"] = dict.fromkeys(first["chains"], 10**30)
+    path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+
+
+def superscript_stream(ledger: Path) -> None:
+    (ledger / "wal").mkdir(exist_ok=True)
+    (ledger / "wal" / "x-².wal").write_bytes(b"no stream")
+
+
+@pytest.mark.parametrize("change", [superscript, directory_for_an_epoch, nested, beyond_a_seq, superscript_stream])
+def test_a_file_beside_the_segments_that_is_none_never_stops_a_reading(ledger: Path, change):
+    whole = read_ledger(ledger)
+    change(ledger)
+    read = read_ledger(ledger)
+    assert change in (superscript, directory_for_an_epoch) or read.problems
+    assert read.tables["requests"].num_rows <= whole.tables["requests"].num_rows

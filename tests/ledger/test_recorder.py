@@ -51,6 +51,21 @@ def test_known_fingerprint_and_digest():
     assert -(2**63) <= key_digest(b"a", 2**64 - 1) < 2**63
 
 
+def test_rows_encoded_a_few_at_a_time_make_the_same_stream(tmp_path, monkeypatch):
+    streams = []
+    for at_once in (1 << 12, 5):
+        monkeypatch.setattr(encode, "ENCODED_AT_ONCE", at_once)
+        rec = recorder(tmp_path / str(at_once))
+        busy_life(rec, requests=9)
+        rec.record("checks", "probe", n="no number")  # is refused, wherever its run ends
+        busy_life(rec, requests=2, start=20)
+        rec.flush()
+        assert "checks/probe" in rec.problem
+        streams.append((tmp_path / str(at_once) / "wal" / "decode-0-1.wal").read_bytes())
+        rec.close()
+    assert streams[0] == streams[1]
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 12)), min_size=1, max_size=8), st.booleans())
 def test_references_give_back_the_array_that_was_used(tmp_path_factory, slices, swap):

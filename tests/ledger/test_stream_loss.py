@@ -14,7 +14,7 @@ from ledger_writing import busy_life, recorder, seqs
 
 from engine.ledger.compactor import seal_dead
 from engine.ledger.reader import read_ledger
-from engine.ledger.stream import COMMIT, _frames, read_stream
+from engine.ledger.stream import COMMIT, frames, read_stream
 
 WRITER = """
 import sys, time
@@ -77,7 +77,7 @@ def rows_of(content):
 
 def telling_places(data: bytes) -> list[int]:
     """Every byte of a frame's head and of what lies close to a frame's borders; of a payload, which one digest covers, some."""
-    borders = [0, *(end for _, _, _, end in _frames(data))]
+    borders = [0, *(end for _, _, _, end in frames(data))]
     near = {at for border in borders for at in range(border - 16, border + 48)}
     return [at for at in range(len(data)) if at in near or at % 13 == 0]
 
@@ -86,7 +86,7 @@ def test_truncation_anywhere(tmp_path):
     path, data = small_stream(tmp_path)
     assert len(rows_of(read_stream(path))) == 16
     kept = set()
-    frame_ends = [end for _, _, _, end in _frames(data)]
+    frame_ends = [end for _, _, _, end in frames(data)]
     for i, length in enumerate(telling_places(data)):
         path.write_bytes(data[:length])
         content = read_stream(path)
@@ -134,7 +134,7 @@ def test_damage_in_a_stream_that_is_being_written_is_told_and_its_unfinished_end
         rec.flush()
     path = next((tmp_path / "wal").glob("*.wal"))
     data = path.read_bytes()
-    ends = [(kind, end) for kind, _, _, end in _frames(data)]
+    ends = [(kind, end) for kind, _, _, end in frames(data)]
     commits = [end for kind, end in ends if kind == COMMIT]
     for cut in range(commits[-2] + 1, len(data), 7):
         os.truncate(path, cut)  # as a reader sees it while the last flush is under way

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from runbook_fakes import Behaviour, FakeEngine, RunningFake, StepClock
+from runbook_worlds import made_world
 
 from runbooks.engine_client import EngineClient, read_engine_file
 from runbooks.executor import Executor
@@ -52,3 +53,11 @@ def run_rb01(tmp_path):
             store.close()
 
     return run
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A state directory, an executor over made-up actions, and the list of actions called."""
+    made = made_world(tmp_path)
+    yield made
+    made.store.close()

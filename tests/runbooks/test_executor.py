@@ -1,20 +1,16 @@
 """The state machine and the executor, with actions made for the purpose."""
 
 import json
-import random
 import sqlite3
 import subprocess
 import sys
 
 import pytest
-from runbook_fakes import StepClock
+from runbook_worlds import PERSON, Number, number_action, states, step
 
-from runbooks.actions.catalogue import ACTIONS
 from runbooks.actions.registry import Action, ActionModel, Effect
 from runbooks.audit import verify_audit
-from runbooks.errors import EvidenceBroken, RunBusy, StepUndecided, UsageError
-from runbooks.executor import Executor
-from runbooks.parser import parse_runbook
+from runbooks.errors import EvidenceBroken, RunBusy, UsageError
 from runbooks.plan import make_plan
 from runbooks.report import exit_code, headline, run_data
 from runbooks.states import (
@@ -28,103 +24,6 @@ from runbooks.states import (
     check_step_move,
 )
 from runbooks.store import RunStore
-
-HEAD = """---
-schema: kvwitness.runbook/1
-id: RB-42
-version: 1.0.0
-title: A test
-alerts: [KvTest]
-severity: 3
-owner: tests
-last_exercised: 2026-11-30
-max_duration: 5m
-roles: {initiator: operator, approver: lead}
-params:
-  wanted: {kind: integer, says: a number, default: 1}
----
-"""
-
-STEP = """
-## {id}
-
-```yaml step
-id: {id}
-phase: {phase}
-uses: {uses}
-{with_}
-expect:
-  - {{field: number, op: "==", to: $params.wanted}}
-on_fail: {on_fail}
-timeout: 10s
-```
-"""
-
-
-class Number(ActionModel):
-    number: int | None = None
-
-
-def number_action(name, effect, calls):
-    def apply(given, context):
-        calls.append(name)
-        return effect(given, context)
-
-    return Action(name, Effect.OBSERVE, Number, Number, apply)
-
-
-def _raise(error):
-    raise error
-
-
-def step(step_id, uses, phase="confirm", on_fail="abort", with_=""):
-    return STEP.format(id=step_id, uses=uses, phase=phase, on_fail=on_fail, with_=with_)
-
-
-PERSON = step("act", "manual.confirm", "contain", "ask", "with: {ask: do it}")
-
-
-@pytest.fixture
-def world(tmp_path):
-    """A state directory, an executor over made-up actions, and the list of actions called."""
-
-    class World:
-        def __init__(self):
-            self.calls, self.words = [], []
-            self.state = tmp_path / "state"
-            self.store = RunStore(self.state)
-            self.clock = StepClock()
-            self.actions = dict(ACTIONS)
-
-        def plan(self, *steps, params=None):
-            path = tmp_path / "RB-42-test.md"
-            path.write_text(HEAD + "".join(steps))
-            parsed = parse_runbook(path)
-            assert parsed.runbook is not None, parsed.problems
-            return make_plan(parsed.runbook, params or {}, None)
-
-        def executor(self, seed=7):
-            return Executor(self.store, self.clock, random.Random(seed), self.words.append, self.actions)
-
-        def run(self, *steps, params=None, seed=7):
-            return self.executor(seed).run(self.plan(*steps, params=params), None, None)
-
-    made = World()
-    for name, effect in {
-        "t.one": lambda given, context: Number(number=1),
-        "t.two": lambda given, context: Number(number=2),
-        "t.none": lambda given, context: Number(),
-        "t.same": lambda given, context: Number(number=given.number),
-        "t.undecided": lambda given, context: _raise(StepUndecided("no answer")),
-        "t.bug": lambda given, context: _raise(ZeroDivisionError("secret words")),
-    }.items():
-        made.actions[name] = number_action(name, effect, made.calls)
-    yield made
-    made.store.close()
-
-
-def states(finished):
-    return {step.step_id: step.state.value for step in finished.run.steps}
 
 
 def test_tables_know_every_state_and_terminal_states_do_not_move():
@@ -256,7 +155,7 @@ def test_an_illegal_move_is_refused_and_changes_nothing(world):
 
 def test_one_run_per_runbook_and_target(world):
     plan = world.plan(step("a", "t.one"))
-    with world.store.lock(plan.runbook, plan.target), pytest.raises(RunBusy, match="already running"):
+    with world.store.lock(plan.runbook.head.id, plan.target), pytest.raises(RunBusy, match="already running"):
         world.executor().run(plan, None, None)
     assert world.store.run_ids() == []
     assert exit_code(world.executor().run(plan, None, None).run) == 0
@@ -344,6 +243,8 @@ def test_plan_digest_covers_parameters_target_and_text(world):
     reads_ledger = one.runbook.model_copy(update={"head": one.runbook.head.model_copy(update={"requires": ["ledger"]})})
     with pytest.raises(UsageError, match="give --ledger DIR"):
         make_plan(reads_ledger, {}, None, world.state / "none")
-    assert make_plan(reads_ledger, {}, None, world.state).digest == one.digest
+    bound = make_plan(reads_ledger, {}, None, world.state)
+    assert bound.digest not in (one.digest, make_plan(reads_ledger, {}, None, world.directory).digest)
+    assert bound.digest == make_plan(reads_ledger, {}, None, world.state / ".." / world.state.name).digest
     with pytest.raises(UsageError, match="'many' is no integer"):
         world.plan(step("a", "t.one"), params={"wanted": "many"})

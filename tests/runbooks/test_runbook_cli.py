@@ -92,6 +92,44 @@ def test_run_confirmed_and_undecided_tables(command, fake_engine, engine_json, t
     assert code == 2 and "undecided; waits for a person at step 'clamp'" in out
 
 
+def test_a_run_is_answered_step_by_step_and_aborted(command, fake_engine, engine_json, tmp_path):
+    state = ("--state-dir", tmp_path / "state")
+    engine = ("--engine", engine_json(fake_engine(prefill_pool=512)))
+    _, out, _ = command("run", "RB-01", *engine, *state, "--format", "json", "--by", "kl")
+    run = json.loads(out)["run"]
+    code, _, err = command("resume", run, *engine, *state)
+    assert code == 64 and "waits at step 'clamp' for an answer: give one with --answer" in err
+    code, out, _ = command("resume", run, *engine, *state, "--answer", "clamped", "--format", "json", "--by", "mo")
+    steps = {step["id"]: step["state"] for step in json.loads(out)["steps"]}
+    assert (code, steps["clamp"], steps["preserve"]) == (1, "confirmed", "waiting")
+    other = ("--engine", engine_json(fake_engine()))
+    code, _, err = command("resume", run, *other, *state, "--answer", "sealed")
+    assert code == 64 and "began with another plan" in err
+    code, out, err = command("abort", run, *state, "--why", "the engine is gone", "--by", "mo")
+    assert code == 1 and "RB-01 1.0.0: confirmed; aborted" in err
+    audit = [json.loads(line) for line in (tmp_path / "state" / "audit.jsonl").read_text().splitlines()]
+    said = [(line["event"], line["by"]) for line in audit if "by" in line]
+    assert said == [("run.running", "kl"), ("run.running", "mo"), ("step.intent", "mo"), ("run.aborted", "mo")]
+    assert command("verify-audit", *state)[0] == 0
+    assert command("resume", "rb01-none", *engine, *state)[0] == 64
+
+
+def test_plans_and_runs_that_read_a_ledger_are_bound_to_it(command, tmp_path):
+    state = ("--state-dir", tmp_path / "state")
+    plans = []
+    for name in ("one", "two"):
+        (tmp_path / name / "wal").mkdir(parents=True)
+        code, out, _ = command("plan", "RB-10", "--ledger", tmp_path / name, "--format", "json")
+        plans.append(json.loads(out)["plan_digest"])
+        assert code == 0
+    assert plans[0] != plans[1]
+    _, out, _ = command("run", "RB-10", "--ledger", tmp_path / "one", *state, "--format", "json")
+    run = json.loads(out)
+    assert (run["plan_digest"], run["state"]) == (plans[0], "waiting")
+    code, _, err = command("resume", run["run"], "--ledger", tmp_path / "two", *state, "--answer", "x")
+    assert code == 64 and "the ledger have changed" in err
+
+
 def test_verify_audit_finds_an_edit(command, fake_engine, engine_json, tmp_path):
     state = ("--state-dir", tmp_path / "state")
     command("run", "RB-01", "--engine", engine_json(fake_engine(prefill_pool=512)), *state)

@@ -11,7 +11,9 @@ function remember(root) {
   const scrolls = new Map();
   for (const box of root.querySelectorAll(".scroll[id]")) scrolls.set(box.id, [box.scrollTop, box.scrollLeft]);
   const open = [...root.querySelectorAll("details[id][open]")].map((details) => details.id);
-  return { scrolls, open, focus: root.contains(document.activeElement) ? document.activeElement.id : "" };
+  // What somebody is writing is theirs until they send it.
+  const written = [...root.querySelectorAll("input[id]")].filter((box) => box.value !== box.defaultValue).map((box) => [box.id, box.value]);
+  return { scrolls, open, written, focus: root.contains(document.activeElement) ? document.activeElement.id : "" };
 }
 
 function restore(kept) {
@@ -20,6 +22,10 @@ function restore(kept) {
     if (box) { box.scrollTop = top; box.scrollLeft = left; }
   }
   for (const id of kept.open) document.getElementById(id)?.setAttribute("open", "");
+  for (const [id, text] of kept.written) {
+    const box = document.getElementById(id);
+    if (box) box.value = text;
+  }
   if (kept.focus) document.getElementById(kept.focus)?.focus({ preventScroll: true });
 }
 
