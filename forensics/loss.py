@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from forensics.attending import grown_across, read_across
 from forensics.content import ContentEvent, EventRun
 from forensics.order import INF, NOTHING, Order
 from forensics.rows import Pages, Row, WorkerKey, WorkerRows, as_ints
+from forensics.transfer_batches import batches
 
 ALIVE = "alive"
 
@@ -44,7 +46,8 @@ def missing_rows(ledger: Ledger, workers: dict[WorkerKey, WorkerRows]) -> list[M
         if narrowed is None:
             continue
         is_tail = gap.before_seq is None
-        reason = f"{gap.reason} in {gap.table} of {gap.worker}"
+        is_there = key in alive or (key in workers and workers[key].seqs)
+        reason = f"{gap.reason} in {gap.table} of {gap.worker}" if is_there else f"no record of {gap.worker}"
         found.append(Missing(key, gap.table, gap.pool, *narrowed, alive=is_tail and key in alive, reason=reason))
     for key, worker in workers.items():
         for row in worker.pages:
@@ -81,9 +84,8 @@ class PoolGhost:
 
 
 def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: Order) -> list[PoolGhost]:
-    """Ghosts of a worker's own lost rows, of lost mover rows under its grants, and of movers that are not there."""
+    """Ghosts of a worker's own lost rows, and of lost mover rows under its grants."""
     found: list[PoolGhost] = []
-    lost_transfers = {m.worker for m in missing if m.table == "transfers" and workers[m.worker].role != "gateway"}
     for m in missing:
         found += _own_ghosts(workers[m.worker], m)
     for key, worker in workers.items():
@@ -91,26 +93,64 @@ def ghosts(workers: dict[WorkerKey, WorkerRows], missing: list[Missing], order: 
             found.append(
                 PoolGhost(key, pool, None, NOTHING, INF, f"page size of pool {pool} lost in workers of {key[0]}")
             )
-    mover_gaps: dict[str, list[Missing]] = defaultdict(list)
-    for m in missing:
-        if m.table == "transfers" and workers[m.worker].role != "gateway":
-            mover_gaps[m.worker[0]].append(m)
-    present = {key[0] for key, worker in workers.items() if worker.seqs}
-    told = {key: _first_acks(worker, "sent") for key, worker in workers.items()} if mover_gaps else {}
+    movers = lost_movers(workers, missing)
+    by_name: dict[str, list[LostMover]] = defaultdict(list)
+    for mover in movers.values():
+        by_name[mover.worker[0]].append(mover)
+        if mover.lost_batch and _fills_its_own(workers[mover.worker]):
+            found += [PoolGhost(m.worker, None, None, m.lo, _last(m.hi), m.reason) for m in mover.spans]
     for key, worker in workers.items():
         heard = _first_acks(worker, "received")
-        of_grants: list[PoolGhost] = []
-        for grant in _grants(worker):
-            for writer in grant["writers"] or ():
-                drained = min(heard.get((grant["xfer"], writer), INF), heard.get((grant["xfer"], None), INF))
-                of_grants += _grant_ghosts(
-                    key, grant, drained, writer, mover_gaps[writer], writer in present, order, told
-                )
-        found += _joined(of_grants)
-        if key in lost_transfers:  # a lost grant may have let any mover in
-            for gaps in mover_gaps.values():
-                found += [_far_ghost(key, m, order) for m in gaps if m.worker != key]
+        found += _joined(
+            [ghost for grant in _grants(worker) for ghost in _grant_ghosts(key, grant, heard, by_name, order)]
+        )
+        if key in movers:  # a lost grant may have let any mover in
+            others = [mover for mover in movers.values() if mover.worker != key]
+            found += [_far_ghost(key, m, order) for mover in others for m in mover.spans]
     return [ghost for ghost in found if ghost.lo < ghost.hi]
+
+
+@dataclass(frozen=True)
+class LostMover:
+    """A worker epoch of whose transfers rows are missing: where (`spans`), and whether both ends of one batch may be.
+
+    `said`: transfer -> the seq at which it said first that nothing is outstanding.
+    """
+
+    worker: WorkerKey
+    spans: list[Missing]
+    lost_batch: bool
+    said: dict[int, int]
+
+
+def lost_movers(workers: dict[WorkerKey, WorkerRows], missing: list[Missing]) -> dict[WorkerKey, LostMover]:
+    """Every worker that may have moved what is not recorded. A gateway moves nothing."""
+    gaps: dict[WorkerKey, list[Missing]] = defaultdict(list)
+    for m in missing:
+        if m.table == "transfers" and workers[m.worker].role != "gateway":
+            gaps[m.worker].append(m)
+    return {key: _lost_mover(workers[key], found) for key, found in gaps.items()}
+
+
+def _lost_mover(worker: WorkerRows, gaps: list[Missing]) -> LostMover:
+    """One row is not both ends of a batch; two may be, and what they ended was under way all the time between them."""
+    tails, lost = [m for m in gaps if m.alive], sorted((m for m in gaps if not m.alive), key=lambda m: m.lo)
+    is_batch = sum(m.hi - m.lo - 1 for m in lost) > 1 or (bool(lost) and _leans_on_its_post(worker))
+    if is_batch:
+        lost = [replace(lost[0], hi=max(m.hi for m in lost))]
+    said = {xfer: seq for (xfer, _), seq in sorted(_first_acks(worker, "sent").items(), key=lambda ack: -ack[1])}
+    return LostMover(worker.key, lost + tails, is_batch, said)
+
+
+def _leans_on_its_post(worker: WorkerRows) -> bool:
+    """Whether some end of a batch leaves its pages to a post that is not there."""
+    return any(batch.post is None and batch.lists["dst_pages"] is None for batch in batches(worker))
+
+
+def _fills_its_own(worker: WorkerRows) -> bool:
+    """Whether it moves anything to pages of its own."""
+    ends = (row for row in worker.transfers if row["op"] in ("post", "done", "fail"))
+    return any(row["dir"] == "pull" or row["peer"] == worker.key[0] for row in ends)
 
 
 def _own_ghosts(worker: WorkerRows, m: Missing) -> list[PoolGhost]:
@@ -164,28 +204,34 @@ def _first_acks(worker: WorkerRows, status: str) -> Acks:
 
 
 def _grant_ghosts(
-    at: WorkerKey,
-    grant: Row,
-    drained: int,
-    writer: str,
-    gaps: list[Missing],
-    present: bool,
-    order: Order,
-    told: dict[WorkerKey, Acks],
-) -> list[PoolGhost]:
-    """Doubt that one writer of one grant leaves, until it was `drained`: on the pool, since what it sent astray is
-    not on the granted pages."""
-    pool, seq = grant["dst_pool"], grant["seq"]
-    if not present:
-        return [PoolGhost(at, pool, None, seq, drained, f"no record of {writer}")]
-    found = []
-    for m in gaps:
-        said = min((s for (xfer, _), s in told[m.worker].items() if xfer == grant["xfer"]), default=None)
-        if said is not None and drained != INF and m.lo >= said:
+    at: WorkerKey, grant: Row, heard: Acks, by_name: dict[str, list[LostMover]], order: Order
+) -> Iterator[PoolGhost]:
+    """Doubt that the writers of one grant leave."""
+    named = grant["writers"] or ()
+    for writer in named or by_name:  # where it names nobody, anybody may have written
+        drained = heard.get((grant["xfer"], writer), INF)
+        if len(named) == 1:  # an ack of nobody in particular is the only writer's
+            drained = min(drained, heard.get((grant["xfer"], None), INF))
+        for mover in by_name.get(writer, ()):
+            if mover.worker != at:
+                yield from _writer_ghosts(at, grant, drained, mover, order)
+
+
+def _writer_ghosts(at: WorkerKey, grant: Row, drained: int, mover: LostMover, order: Order) -> Iterator[PoolGhost]:
+    """Doubt that one writer of one grant leaves: on the pool, since what it sent astray is not on the granted pages.
+
+    A batch whose post is lost may last until the grant was `drained`. Where the writer may have lost a whole batch, its
+    word that nothing is outstanding bounds nothing: the batch may have come after it.
+    """
+    seq, said = grant["seq"], mover.said.get(grant["xfer"])
+    for m in mover.spans:
+        far, is_bound = _far_ghost(at, m, order), m.alive or not mover.lost_batch
+        if far.hi <= seq:
+            continue  # what is lost came before the grant
+        if is_bound and drained < INF and said is not None and m.lo >= said:
             continue  # what is lost came after the writer had said that nothing is outstanding
-        far = _far_ghost(at, m, order)
-        found.append(PoolGhost(at, pool, None, max(far.lo, seq), min(far.hi, drained), m.reason))
-    return found
+        hi = drained if is_bound else max(far.hi, drained)
+        yield PoolGhost(at, grant["dst_pool"], None, max(far.lo, seq), hi, m.reason)
 
 
 def _joined(ghosts: list[PoolGhost]) -> list[PoolGhost]:
@@ -225,9 +271,10 @@ def own_rows(
 ) -> dict[int, OwnRows]:
     """Per request of one worker. `lives`: req -> (received seq, ended seq, page_rows of its end), None where not there.
 
-    A request that ended is complete if its page rows are as many as it said and no steps or requests row of
-    the worker is lost while it lived; one that did not end must have no lost row after its start at all. The
-    open tail of a writer that is alive is no loss to a request that has not ended: it is judged as of now.
+    A request that ended is complete if its page rows are as many as it said (where it did not say, if no pages row of
+    the worker is lost while it lived) and no steps or requests row is; one that did not end must have no lost row after
+    its start at all. The open tail of a writer that is alive is no loss to a request that has not ended: it is judged as
+    of now.
     """
     ends = {req: ended for req, (_, ended, _) in lives.items() if ended is not None}
     # What comes in a request's name after its end, such as a second free, it had not counted.
@@ -238,11 +285,10 @@ def own_rows(
     found: dict[int, OwnRows] = {}
     for req, (received, ended, page_rows) in lives.items():
         end = ended if ended is not None else INF
-        overlapping = [m for m in mine if m.lo < end and m.hi > received and m.table in ("steps", "requests")]
-        if ended is not None:
-            complete = not overlapping and (page_rows is None or page_rows == counted[req])
-        else:
-            complete = not overlapping and not any(m.table == "pages" and m.hi > received for m in mine)
+        # Where its end says how many pages rows it had, these are counted instead.
+        tables = ("steps", "requests", "pages") if page_rows is None else ("steps", "requests")
+        overlapping = [m for m in mine if m.lo < end and m.hi > received and m.table in tables]
+        complete = not overlapping and page_rows in (None, counted[req])
         certain = ended is not None or not any(m.table == "requests" and m.hi > received for m in mine)
         found[req] = OwnRows(complete, certain)
     return found

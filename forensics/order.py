@@ -194,6 +194,9 @@ def _message_edges(workers: dict[WorkerKey, WorkerRows]) -> list[Edge]:
             elif row["op"] in ("ack", "abort") and row["status"] == "received":
                 # The earliest such message: the one received was sent no earlier than it.
                 senders = [s for s in sent[row["op"], row["xfer"], row["outstanding"]] if _from_peer(s[0], row)]
+                granted = grants.get(row["xfer"])
+                if row["op"] == "ack" and row["peer"] is None and granted and len(granted[1]["writers"] or ()) > 1:
+                    continue  # of several writers nobody knows whose it was
                 if senders:
                     edges += _join(min(senders, key=lambda s: s[1]["seq"]), (key, row))
     return edges

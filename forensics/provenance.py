@@ -22,6 +22,7 @@ from forensics.parameters import Value, shown
 UNREAD = {
     "corrupt segment": "corrupt", "unknown schema": "corrupt", "torn stream": "torn", "missing segment": "missing",
     "orphan": "skipped", "unreadable stream": "skipped", "manifest": "manifest", "missing epoch": "missing",
+    "broken counter": "corrupt",
     "contradiction": "contradictory",
 }  # fmt: skip
 """Kinds of problems of files -> under which word they are counted."""

@@ -45,7 +45,7 @@ def _few_rows(ledger: Ledger) -> list[str]:
 
 def _missing_workers(ledger: Ledger) -> list[str]:
     """Workers that rows name as peers and that left no row themselves, and roles of which there is no record."""
-    here = {writer.worker for writer in ledger.writers}
+    here = {writer.worker for writer in ledger.writers if writer.last_seq}
     named = set()
     for table in ("workers", "transfers"):
         named |= {peer for peer in ledger.tables[table]["peer"].unique().to_pylist() if peer is not None}

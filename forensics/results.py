@@ -1,7 +1,7 @@
 """What a query hands out: rows, the words about them, and the exit code they deserve.
 
 Invariant: exit codes are those of every command of the project, the first that applies: 3 evidence broken or engines
-disagree; 1 contaminated or corrupt; 2 unknown remains; 0 otherwise.
+disagree; 1 contaminated or corrupt; 2 unknown remains, or a file of the ledger does not hold; 0 otherwise.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def exit_code(ledger: Ledger, reads: ForeignReads, fail_on_exposed: bool) -> int
         return EXIT_BROKEN
     if counts[Verdict.CONTAMINATED] or counts[Verdict.CORRUPT] or (fail_on_exposed and counts[Verdict.EXPOSED]):
         return EXIT_FOUND
-    if counts[Verdict.UNKNOWN] or reads.unattributed != 0:
+    if counts[Verdict.UNKNOWN] or reads.unattributed != 0 or ledger.problems:
         return EXIT_UNKNOWN
     return EXIT_OK
 

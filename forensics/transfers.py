@@ -46,8 +46,8 @@ class Transfers:
     lost: LostTransfers
     by_place: dict[tuple[int, int], WorkerKey] = field(default_factory=dict)
     drained: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
-    heard: dict[tuple[WorkerKey, int], int] = field(default_factory=dict)
-    """(worker, transfer) -> the seq at which it was told first that nothing is outstanding."""
+    heard: dict[tuple[WorkerKey, int, str], int] = field(default_factory=dict)
+    """(worker, transfer, peer) -> the seq at which that peer told it first that nothing is outstanding."""
     leases: dict[tuple[str, int], WorkerKey] = field(default_factory=dict)
     """(worker, transfer) -> which epoch of it granted the pull."""
     lent: dict[tuple[WorkerKey, int], dict[int, int]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Transfers:
                 if row["op"] == "ack" and row["status"] == "sent" and row["outstanding"] == 0:
                     self.drained.setdefault((key, row["xfer"]), row["seq"])
                 elif row["op"] == "ack" and row["status"] == "received" and row["outstanding"] == 0:
-                    self.heard.setdefault((key, row["xfer"]), row["seq"])
+                    self.heard.setdefault((key, row["xfer"], row["peer"]), row["seq"])
                 elif row["op"] == "grant" and row["dir"] == "pull":
                     self.leases.setdefault((key[0], row["xfer"]), key)
                     if row["src_pages"] is not None and row["src_tag"] is not None:
@@ -184,7 +184,9 @@ class Transfers:
         target = self.workers.get(ends.target)
         if target is None or not lists["dst_tag"] or lists["dst_pages"] is None:
             return False
-        heard = drained if ends.target == batch.mover else self.heard.get((ends.target, lists["xfer"]), INF)
+        heard = (
+            drained if ends.target == batch.mover else self.heard.get((ends.target, lists["xfer"], batch.mover[0]), INF)
+        )
         since, pages = split_tag(lists["dst_tag"]).seq, set(lists["dst_pages"])
         if heard == INF or bisect_right(target.seqs, heard) - bisect_right(target.seqs, since) != heard - since:
             return False

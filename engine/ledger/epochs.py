@@ -58,14 +58,15 @@ def _last_recorded(directory: Path, worker: str) -> int:
     return max((epoch for name in names if (epoch := epoch_of(name)) is not None), default=0)
 
 
-def last_epochs(directory: Path) -> dict[str, int]:
-    """The last epoch taken by each worker, for the reader; unreadable files are left out."""
+def last_epochs(directory: Path) -> dict[str, int | None]:
+    """The last epoch taken by each worker, for the reader; None where the counter holds none. One that is empty took none, and
+    what cannot be read as a file is no counter."""
     found = {}
     for path in sorted((directory / "epochs").glob("*")):
         try:
-            epoch = epoch_of(path.read_text(errors="replace").strip())
+            text = path.read_text(errors="replace").strip()
         except OSError:
             continue
-        if epoch is not None:
-            found[path.name] = epoch
+        if text:
+            found[path.name] = epoch_of(text)
     return found

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from engine.ledger.absent import AbsentEpochs
 from engine.ledger.bounded import TooLarge, read_segment
-from engine.ledger.epochs import epoch_of, last_epochs
+from engine.ledger.epochs import MOST_EPOCHS, epoch_of, last_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.gaps import Chain, LostSegment
 from engine.ledger.joining import Part
@@ -40,11 +41,13 @@ class LedgerFiles:
         self.problems: list[Problem] = []
         self.seen: set[Writer] = set()
         self.alive: set[Writer] = set()
+        self.damaged: set[Writer] = set()
         self.closed: set[Writer] = set()
         self.ordinals: dict[Writer, int] = {}
         self.fsync_ms: dict[Writer, int] = {}
         self.ends: dict[Writer, dict[Chain, int]] = defaultdict(dict)
         self.lost: dict[Writer, list[LostSegment]] = defaultdict(list)
+        self.last_epochs: dict[str, int] = {}
         self.roots: dict[str, str] = {}
         self.read_files: set[Path] = set()
         self._verify = verify
@@ -87,6 +90,8 @@ class LedgerFiles:
             self.seen.add(writer)
             if alive:
                 self.alive.add(writer)
+            if content.damaged:
+                self.damaged.add(writer)
             if content.problem is not None and (content.damaged or not alive):
                 remedy = "rows behind it are lost; what is before it was read"
                 self.tell("torn stream", LOSS, path, content.problem, remedy)
@@ -197,9 +202,14 @@ class LedgerFiles:
 
     def _epochs(self) -> None:
         for worker, last in last_epochs(self.path).items():
-            for epoch in range(1, last + 1):
-                if (worker, epoch) not in self.seen:
-                    self.seen.add((worker, epoch))
-                    what = f"epoch {epoch} of {worker} left neither stream nor segments"
-                    where = self.path / "epochs" / worker
-                    self.tell("missing epoch", LOSS, where, what, "look for its files elsewhere")
+            self.last_epochs[worker] = 1 if last is None else last
+            if last is None:
+                what = f"it holds no epoch of {worker} (1 to {MOST_EPOCHS}), of which there was one"
+                remedy = "look for the worker's last files, and write their epoch back"
+                self.tell("broken counter", LOSS, self.path / "epochs" / worker, what, remedy)
+
+    def tell_absent(self, absent: AbsentEpochs) -> None:
+        """Note that a worker's epochs are named somewhere and left no file."""
+        self.seen.add((absent.worker, absent.last))
+        where = self.path / "epochs" / absent.worker
+        self.tell("missing epoch", LOSS, where, str(absent), "look for its files elsewhere")

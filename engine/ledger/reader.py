@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.ledger.absent import absent_epochs
 from engine.ledger.errors import LedgerError
 from engine.ledger.files import LedgerFiles, Writer
 from engine.ledger.gaps import Gap, KnownEnds, WriterRows, find_gaps
@@ -29,11 +30,13 @@ PLACES = frozenset({"epochs", "wal", "manifest"})
 SEALED, OPEN, DEAD = "sealed", "open", "dead"
 TAIL_REASONS = {OPEN: "open tail (writer alive)", DEAD: "dead writer", SEALED: ""}
 """Why the end of a chain is not known."""
+_DAMAGED_TAIL = "damaged stream"
 
 
 @dataclass(frozen=True)
 class WriterState:
-    """One worker epoch. state: 'sealed' (closed, whole end known), 'open' (alive), 'dead' (ended without a close).
+    """One worker epoch. state: 'sealed' (closed, whole end known), 'open' (alive), 'dead' (ended without a close, or alive
+    behind damage to its stream).
 
     `first_seq`, `last_seq`: readable rows, 0 = none. `fsync_ms`: what a crash of its machine may have lost.
     `peer_seen_seq`: the highest seq that a peer's heartbeat saw of it.
@@ -83,6 +86,8 @@ def read_ledger(path: Path | str, *, verify: bool = True, counted: Callable[[int
         for worker, epoch, seq in joined.claimed_twice:
             what = f"two different {table} rows claim {worker}, epoch {epoch}, seq {seq}"
             files.tell("contradiction", BROKEN, path, what, "one of the files was changed; compare with copies")
+    for absent in absent_epochs(tables, files.seen, files.last_epochs):
+        files.tell_absent(absent)
     writers, gaps = _writers(tables, files)
     return Ledger(path, tables, tuple(writers), tuple(gaps), tuple(files.problems), files.roots, len(files.read_files))
 
@@ -114,9 +119,11 @@ def _writers(tables: dict[str, pa.Table], files: LedgerFiles) -> tuple[list[Writ
     seen_by_peers = _peer_seen(tables["workers"])
     writers, gaps = [], []
     for writer in sorted({*rows_of, *files.seen, *files.ends}):
-        state = SEALED if writer in files.closed else OPEN if writer in files.alive else DEAD
+        # Whoever lives behind damage is as good as dead: what it writes there will never be readable.
+        state = SEALED if writer in files.closed else OPEN if writer in files.alive - files.damaged else DEAD
+        tail_reason = _DAMAGED_TAIL if state == DEAD and writer in files.damaged else TAIL_REASONS[state]
         rows = WriterRows(rows_of.get(writer, {}))
-        known = KnownEnds(files.ends.get(writer, {}), state == SEALED, TAIL_REASONS[state], files.lost.get(writer, ()))
+        known = KnownEnds(files.ends.get(writer, {}), state == SEALED, tail_reason, files.lost.get(writer, ()))
         gaps += find_gaps(*writer, rows, known)
         first, last = (int(rows.seqs[0]), int(rows.seqs[-1])) if len(rows.seqs) else (0, 0)
         seen = seen_by_peers.get(writer)

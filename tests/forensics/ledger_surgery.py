@@ -15,12 +15,13 @@ from engine.ledger.gaps import Gap, KnownEnds, WriterRows, find_gaps
 from engine.ledger.reader import Ledger
 from forensics.foreign_reads import ForeignReads, foreign_reads
 
+DRAWN_PAIRS = 3
 Place = tuple[str, str, int]
 """(worker, table, seq)."""
 
 
 class Surgery:
-    """A closed ledger, one epoch a worker, from which rows can be taken."""
+    """A ledger, one epoch a worker and closed where there is any record of it, from which rows can be taken."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -42,8 +43,9 @@ class Surgery:
         for place in lost:
             by_table[place[1]].append(self.rows[place][0])
         tables = self.ledger.tables | {name: _cut(self.ledger.tables[name], at) for name, at in by_table.items()}
-        gaps: list[Gap] = []
-        for worker in sorted({worker for worker, _, _ in lost}):
+        cut = {worker for worker, _, _ in lost}
+        gaps: list[Gap] = [gap for gap in self.ledger.gaps if gap.worker not in cut]
+        for worker in sorted(cut):
             ends = {chain: rows.last(chain) for rows in (self._ends[worker],) for chain in rows.chains}
             gaps += find_gaps(worker, 1, _chains(tables, worker), KnownEnds(ends, True, ""))
         return replace(self.ledger, tables=tables, gaps=tuple(gaps))
@@ -55,6 +57,19 @@ class Surgery:
             kinds[place[1], self.rows[place][1]].append(place)
         source = random.Random(seed)
         return [source.choice(places) for places in kinds.values()]
+
+    def neighbours(self) -> list[tuple[Place, Place]]:
+        """Every two rows of which one follows the other in its worker's table."""
+        chains: dict[tuple[str, str], list[Place]] = defaultdict(list)
+        for place in sorted(self.places()):
+            chains[place[:2]].append(place)
+        return [pair for chain in chains.values() for pair in pairwise(chain)]
+
+    def some_neighbours(self, seed: str) -> list[tuple[Place, Place]]:
+        """A few of them, drawn, one of them of transfers (where there are any)."""
+        source, pairs = random.Random(seed), self.neighbours()
+        moved = [pair for pair in pairs if pair[0][1] == "transfers"]
+        return source.sample(pairs, min(len(pairs), DRAWN_PAIRS - 1)) + source.sample(moved, min(len(moved), 1))
 
     def row(self, place: Place) -> dict[str, Any]:
         """The row that stands at a place, without its nulls."""
@@ -84,26 +99,29 @@ def responses(ledger: Ledger, engine: str = "replay") -> tuple[ForeignReads, dic
 
 
 def assert_loss_only_unsettles(ledger: Ledger, seed: str | None = None) -> int:
-    """Take out each row in turn, with a seed only one of each kind: verdicts move to unknown only, donors only get fewer.
-    Returns how many moved.
+    """Take out each row and each two neighbours in turn, with a seed only some: verdicts move to unknown only, donors only
+    get fewer. Returns how many moved.
 
     What was exposed by bytes that it never read (no first step) may be cleared by a lost heartbeat or post: whether
     they landed in its life is then undecided.
     """
     _, whole = responses(ledger)
     surgery, moved = Surgery(ledger), 0
-    for place in surgery.places() if seed is None else surgery.one_of_each_kind(seed):
-        reads, now = responses(surgery.without(place))
+    alone = surgery.places() if seed is None else surgery.one_of_each_kind(seed)
+    pairs = surgery.neighbours() if seed is None else surgery.some_neighbours(seed)
+    for lost in (*((place,) for place in alone), *pairs):
+        reads, now = responses(surgery.without(*lost))
+        rows = [surgery.row(place) for place in lost]
         for rid, before in whole.items():
             after = now.get(rid)
             if after is None:
-                assert reads.unattributed != 0, (place, rid)
+                assert reads.unattributed != 0, (lost, rid)
                 continue
             same = after["verdict"] == before["verdict"]
             passed_by = before["verdict"] == "exposed" and before["first_step"] is None
-            passed_by = passed_by and surgery.row(place)["op"] in ("heartbeat", "post")
+            passed_by = passed_by and any(row["op"] in ("heartbeat", "post") for row in rows)
             allowed = {"unknown", "clean"} if passed_by else {"unknown"}
-            assert same or after["verdict"] in allowed, (surgery.row(place), before, after)
-            assert set(after["donors"]) <= set(before["donors"]), (surgery.row(place), before, after)
+            assert same or after["verdict"] in allowed, (rows, before, after)
+            assert set(after["donors"]) <= set(before["donors"]), (rows, before, after)
             moved += not same
     return moved

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_scenes import begun, prior
 from ledger_surgery import Place, Surgery, responses
 from scenes_handoff import SCENES
-from site_ledger import Site
+from scenes_reuse import SCENES as REUSE
+from site_ledger import Handoff, Site
 
 SCENE = SCENES["m13-shifted-by-one"]
 
@@ -112,3 +114,133 @@ def test_of_two_lost_rows_nobody_knows_which_was_the_post_of_an_end(tmp_path: Pa
     surgery = three_on_the_same_pages(tmp_path / "ledger")
     _, after = responses(surgery.without(transfer(surgery, "post", 1), transfer(surgery, "ack", 0, "sent")))
     assert after["two"]["verdict"] == "unknown"
+
+
+def late_batch(surgery: Surgery) -> tuple[Place, Place]:
+    """Post and done of the last batch of the mover."""
+    return transfer(surgery, "post", -1), transfer(surgery, "done", -1)
+
+
+@pytest.mark.parametrize("name", ["m4-acked-too-early", "m4-acked-while-outstanding"])
+def test_a_mover_that_lost_a_whole_batch_is_not_taken_at_its_word(tmp_path: Path, name: str) -> None:
+    surgery = Surgery(REUSE[name].ledger(tmp_path / "ledger"))
+    _, after = responses(surgery.without(*late_batch(surgery)), "both")
+    assert after["victim"]["verdict"] == "unknown"
+
+
+def test_a_batch_of_which_both_ends_are_lost_was_under_way_between_them(tmp_path: Path) -> None:
+    """Its post is lost before what is read, its done after it: no lost row stands where the bytes landed."""
+    site = Site(tmp_path / "ledger")
+    donor = Handoff(site, "donor", {"kv": [1, 2]}, {"kv": [21, 22]}, tenant="t-donor")
+    donor.grant()
+    donor.compute()
+    row = donor.row("kv")
+    donor.post(row)
+    site.beat()
+    donor.abort()
+    victim = Handoff(site, "victim", {"kv": [1, 2]}, {"kv": [11, 12]}, tenant="t-victim").through()
+    site.beat()
+    donor.done(row)
+    donor.ack()
+    donor.free_source()
+    surgery = Surgery(site.close())
+    lost = transfer(surgery, "post", 0), transfer(surgery, "done", -1)
+    assert all(surgery.row(place)["src_pages"] == [21, 22] for place in lost)
+    _, before = responses(surgery.ledger)
+    _, after = responses(surgery.without(*lost), "both")
+    assert before[victim.rid]["verdict"] == after[victim.rid]["verdict"] == "unknown"
+
+
+def without_column(site: Site, op: str, name: str) -> None:
+    """The decode worker leaves a column of its `op` rows null."""
+    record = site.decode.rec.record
+
+    def silent(table: str, written: str, **columns: Any) -> int:
+        if written == op:
+            columns.pop(name, None)
+        return record(table, written, **columns)
+
+    site.decode.rec.record = silent  # type: ignore[method-assign]
+
+
+def test_a_grant_that_names_no_writer_is_anybodys(tmp_path: Path) -> None:
+    site = Site(tmp_path / "ledger")
+    without_column(site, "grant", "writers")
+    REUSE["m3-late-write"].build(site)
+    surgery = Surgery(site.close())
+    _, before = responses(surgery.ledger)
+    _, after = responses(surgery.without(*late_batch(surgery)), "both")
+    assert (before["victim"]["verdict"], after["victim"]["verdict"]) == ("contaminated", "unknown")
+
+
+@pytest.mark.parametrize("peer", ["named", "null"])
+def test_an_ack_of_nobody_in_particular_drains_no_grant_of_two_writers(tmp_path: Path, peer: str) -> None:
+    site = Site(tmp_path / "ledger", "gateway-0", "prefill-0", "decode-0", "prefill-1")
+    if peer == "null":
+        without_column(site, "ack", "peer")
+    first = Handoff(site, "first", {"kv": [1]}, {"kv": [21]})
+    first.grant(writers=["prefill-0", "prefill-1"])
+    first.compute()
+    first.send()
+    first.ack()
+    first.free_source()
+    first.abort(hold=True)
+    first.release("drained")
+    # Of prefill-1 nothing is known any more but that it ended.
+    lost = site["prefill-1"].rec.record(
+        "transfers", "abort", xfer=first.xfers["kv"], status="received", peer="decode-0"
+    )
+    Handoff(site, "victim", {"kv": [1]}, {"kv": [11]}, tenant="t-victim").through()
+    surgery = Surgery(site.close())
+    _, after = responses(surgery.without(("prefill-1", "transfers", lost)), "both")
+    assert after["victim"]["verdict"] == "unknown"
+
+
+def test_an_end_that_leaves_its_pages_to_its_post_is_a_lost_batch_without_it(tmp_path: Path) -> None:
+    site = Site(tmp_path / "ledger")
+    record = site.prefill.rec.record
+
+    def short(table: str, op: str, **columns: Any) -> int:
+        left = ("src_pages", "dst_pages") if op == "done" else ()
+        return record(table, op, **{name: value for name, value in columns.items() if name not in left})
+
+    site.prefill.rec.record = short  # type: ignore[method-assign]
+    REUSE["m4-acked-too-early"].build(site)
+    surgery = Surgery(site.close())
+    _, before = responses(surgery.ledger)
+    _, after = responses(surgery.without(transfer(surgery, "post", -1)), "both")
+    assert (before["victim"]["verdict"], after["victim"]["verdict"]) == ("contaminated", "unknown")
+
+
+def never_ended(directory: Path) -> Surgery:
+    """The end of a batch of `donor` was never recorded, though its mover said that it had drained; `other` moved meanwhile."""
+    site = Site(directory, "gateway-0", "prefill-0", "decode-0", "prefill-1")
+    donor = Handoff(site, "donor", {"kv": [1, 2]}, {"kv": [21, 22]}, tenant="t-donor")
+    other = Handoff(site, "other", {"kv": [8]}, {"kv": [28]}, tenant="t-other")
+    for handoff in (donor, other):
+        handoff.grant()
+        handoff.compute()
+    donor.post(donor.row("kv"))
+    other.send()
+    other.ack()
+    donor.abort(hold=True)
+    donor.ack()
+    donor.release("drained")
+    donor.free_source()
+    other.free_source()
+    other.commit()
+    site.decode.run()
+    other.finish(1)
+    Handoff(site, "victim", {"kv": [1, 2]}, {"kv": [11, 12]}, tenant="t-victim", src="prefill-1").through(2)
+    return Surgery(site.close())
+
+
+def test_a_lost_row_of_another_transfer_ends_no_batch(tmp_path: Path) -> None:
+    surgery = never_ended(tmp_path / "ledger")
+    _, before = responses(surgery.ledger)
+    assert before["victim"]["verdict"] == "unknown"
+    others = [transfer(surgery, "post", -1), transfer(surgery, "done", -1), transfer(surgery, "ack", 0, "sent")]
+    others.append(transfer(surgery, "abort", 0, "received"))
+    for lost in others:
+        _, after = responses(surgery.without(lost), "both")
+        assert after["victim"]["verdict"] == "unknown", surgery.row(lost)
