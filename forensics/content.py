@@ -103,26 +103,37 @@ def run_of(event: ContentEvent) -> EventRun:
     return EventRun(event, np.array([event.page[2]], np.int64), np.zeros(1, np.int64), None, source)
 
 
-def local_events(worker: WorkerRows) -> list[EventRun]:
-    """Events of the worker's own `write` and `scrub` rows. Writes of appended pages are growth, made elsewhere."""
+Grown = tuple[str, int, int | None, int]
+"""(pool, request, tag, page): a page that the passes of a request filled under a tag."""
+
+
+def local_events(worker: WorkerRows, grown: set[Grown]) -> list[EventRun]:
+    """Events of the worker's own `write` and `scrub` rows. Writes of `grown` pages are growth, made elsewhere."""
     times = {row["seq"]: row["t"] for row in (*worker.pages, *worker.transfers, *worker.requests, *worker.steps)}
     appended = {row["tag"] for row in worker.pages if row["op"] == "append"}
     events: list[EventRun] = []
     for row in worker.pages:
         if row["op"] not in ("write", "scrub") or row["pages"] is None:
             continue
+        other = None
         if row["op"] == "write" and row["tag"] in appended:
-            continue
+            place = (row["pool"], row["req"], row["tag"])
+            other = {page for page in row["pages"] if (*place, page) not in grown}
+            if not other:
+                continue
         since = row["since_seq"] if row["since_seq"] is not None else row["seq"] - 1
         t_lo = row["t"] if row["since_seq"] is None else times.get(since)
         part, parts = part_of(row)
         for span in worker.spans(row["pool"], row["pages"], row):
+            kept = slice(None) if other is None else [i for i, page in enumerate(span.pages.tolist()) if page in other]
+            if kept == []:
+                continue
             event = ContentEvent(
                 (worker.key, row["pool"], -1), row["op"], span.tok_lo, span.tok_hi, since, row["seq"],
                 t_lo, row["t"], row["req"], row["tag"], part, parts, worker.key, stream=row["stream"],
                 pos=row["pos"], authority=OWN_RANK,
             )  # fmt: skip
-            events.append(EventRun(event, span.pages, span.index, row["digests"]))
+            events.append(EventRun(event, span.pages[kept], span.index[kept], row["digests"]))
     return events
 
 

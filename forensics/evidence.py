@@ -35,7 +35,7 @@ from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
 from forensics.lost_transfers import lost_transfers
 from forensics.order import build_order
 from forensics.outcomes import outcomes
-from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
+from forensics.reading import ReadRun, attendances_of, filled, grown, page_reads, rewrites
 from forensics.requests import Requests
 from forensics.rows import Row, WorkerKey, worker_rows
 from forensics.stand_ins import StandIns, ghosts_on, lives_on, stand_ins, widened
@@ -157,7 +157,8 @@ class _Preparation:
         )
 
     def _event_runs(self, transfers: Transfers, reads: list[tuple[WorkerKey, ReadRun]]) -> list[EventRun]:
-        events = [event for worker in self.workers.values() for event in local_events(worker)]
+        by_passes = filled(reads)
+        events = [event for key, worker in self.workers.items() for event in local_events(worker, by_passes[key])]
         for key, by_req in self.attendances.items():
             for attendance in by_req.values():
                 events += rewrites(self.workers[key], attendance)
