@@ -17,7 +17,7 @@ from forensics.cache import Taking, identity, key_state
 from forensics.cache import takings as takings_of
 from forensics.cells import Cells
 from forensics.collisions import collisions
-from forensics.content import EventRun, local_events, proved_by_checks, run_of
+from forensics.content import EventRun, local_events, run_of
 from forensics.evidence_columns import (
     Columns,
     cell_columns,
@@ -28,6 +28,7 @@ from forensics.evidence_columns import (
     table_of,
     tag_columns,
 )
+from forensics.failed_checks import proved_by_checks
 from forensics.laid_out import Runs
 from forensics.life_table import LifeTable
 from forensics.lives import PageKey
@@ -80,6 +81,10 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
     "owners": _schema("owner", "rid tenant"),
     "members": _schema("epoch page", "worker pool").append(pa.field("numbers", pa.list_(pa.int32()))),
 }
+
+
+UNSAID = frozenset({"checks", "pages", "requests", "steps"})
+"""Tables of which a lost row may have said that a check failed, or that nothing was checked."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,8 @@ class _Preparation:
         events += [grown(key, run) for key, run in reads if run.read.growth is not None]
         events += transfers.landings()
         for worker in self.workers.values():
-            events = proved_by_checks(worker, events)
+            lost = [(m.lo, m.hi) for m in self.missing if m.worker == worker.key and m.table in UNSAID]
+            events = proved_by_checks(worker, self.attendances[worker.key], events, lost)
         return events + [run_of(event) for event in self.tiers.events]
 
     def _share_rows(self, found: StandIns, takings: list[tuple[WorkerKey, Taking]]) -> list[Row]:
