@@ -32,7 +32,7 @@ from forensics.failed_checks import proved_by_checks
 from forensics.laid_out import Runs
 from forensics.life_table import LifeTable
 from forensics.lives import PageKey
-from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
+from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, lost_to_order, missing_rows
 from forensics.lost_transfers import lost_transfers
 from forensics.order import build_order
 from forensics.outcomes import outcomes
@@ -112,7 +112,8 @@ class _Preparation:
     def __init__(self, ledger: Ledger) -> None:
         self.workers = worker_rows(ledger)
         self.missing = missing_rows(ledger, self.workers)
-        self.order = build_order(self.workers)
+        self.lost = lost_transfers(self.workers, self.missing)
+        self.order = build_order(self.workers, lost_to_order(self.missing, self.lost.left))
         self.lives = LifeTable(self.workers)
         self.attendances = attendances_of(self.workers)
         self.requests = Requests(self.workers, self.missing)
@@ -126,7 +127,7 @@ class _Preparation:
             for attendance in by_req.values()
             for run in page_reads(self.workers[key], attendance)
         ]
-        lost = lost_transfers(self.workers, self.missing)
+        lost = self.lost
         transfers = Transfers(self.workers, self.order, self.collisions, lost)
         events = self._event_runs(transfers, reads)
         ghosts_of_pools = [*ghosts(self.workers, lost.left, self.order), *transfers.ghosts()]
