@@ -6,8 +6,7 @@ it changed, or None. A claim (receipt, ack, status) makes no event.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -103,26 +102,37 @@ def run_of(event: ContentEvent) -> EventRun:
     return EventRun(event, np.array([event.page[2]], np.int64), np.zeros(1, np.int64), None, source)
 
 
-def local_events(worker: WorkerRows) -> list[EventRun]:
-    """Events of the worker's own `write` and `scrub` rows. Writes of appended pages are growth, made elsewhere."""
+Grown = tuple[str, int, int | None, int]
+"""(pool, request, tag, page): a page that the passes of a request filled under a tag."""
+
+
+def local_events(worker: WorkerRows, grown: set[Grown]) -> list[EventRun]:
+    """Events of the worker's own `write` and `scrub` rows. Writes of `grown` pages are growth, made elsewhere."""
     times = {row["seq"]: row["t"] for row in (*worker.pages, *worker.transfers, *worker.requests, *worker.steps)}
     appended = {row["tag"] for row in worker.pages if row["op"] == "append"}
     events: list[EventRun] = []
     for row in worker.pages:
         if row["op"] not in ("write", "scrub") or row["pages"] is None:
             continue
+        other = None
         if row["op"] == "write" and row["tag"] in appended:
-            continue
+            place = (row["pool"], row["req"], row["tag"])
+            other = {page for page in row["pages"] if (*place, page) not in grown}
+            if not other:
+                continue
         since = row["since_seq"] if row["since_seq"] is not None else row["seq"] - 1
         t_lo = row["t"] if row["since_seq"] is None else times.get(since)
         part, parts = part_of(row)
         for span in worker.spans(row["pool"], row["pages"], row):
+            kept = slice(None) if other is None else [i for i, page in enumerate(span.pages.tolist()) if page in other]
+            if kept == []:
+                continue
             event = ContentEvent(
                 (worker.key, row["pool"], -1), row["op"], span.tok_lo, span.tok_hi, since, row["seq"],
                 t_lo, row["t"], row["req"], row["tag"], part, parts, worker.key, stream=row["stream"],
                 pos=row["pos"], authority=OWN_RANK,
             )  # fmt: skip
-            events.append(EventRun(event, span.pages, span.index, row["digests"]))
+            events.append(EventRun(event, span.pages[kept], span.index[kept], row["digests"]))
     return events
 
 
@@ -140,52 +150,3 @@ def digest_of(digests: list[int] | None, index: int) -> int | None:
 def pos_of(row: Row, index: int) -> int | None:
     """The place in the request's page table of the row's page at `index`; None where the row does not say."""
     return None if row["pos"] is None else int(row["pos"]) + index
-
-
-def proved_by_checks(worker: WorkerRows, events: list[EventRun]) -> list[EventRun]:
-    """Landings on a worker's pages, placed by its failed tag checks.
-
-    A failed tag check proves that the page held `found` at its `step`, and the same request's checks of earlier
-    steps, which held, prove that it did not yet: the landing stands right before that pass. Of several that brought
-    the page that tag, nobody can say which one the check met.
-    """
-    runs = {row["step"]: row for row in worker.steps}
-    first: dict[tuple[str, int, int], tuple[int, int]] = {}
-    for row in worker.checks:
-        run = runs.get(row["step"])
-        if row["op"] != "mismatch" or row["page"] is None or run is None or run["n"] != 1 or run["since_seq"] is None:
-            continue
-        at = (row["pool"], row["page"], row["found"])
-        bound = max((b["seq"] for b in worker.pages if b["op"] == "bind" and b["req"] == row["req"]), default=INF)
-        bound = max([bound, *(r["seq"] for r in worker.requests if r["op"] == "resume" and r["req"] == row["req"])])
-        held = max(
-            (s["seq"] for s in worker.steps if bound <= s["since_seq"] and s["seq"] <= run["since_seq"]),
-            default=NOTHING,
-        )
-        first.setdefault(at, (held, run["since_seq"]))
-    if not first:
-        return events
-    landed = [one for one in events if one.event.page[0] == worker.key and one.event.kind == "landing"]
-    brought = Counter(
-        at
-        for one in landed
-        for page in one.pages.tolist()
-        if (at := (one.event.page[1], page, one.event.tag or 0)) in first
-    )
-    placed: list[EventRun] = []
-    for one in events:
-        event = one.event
-        if event.page[0] != worker.key or event.kind != "landing":
-            placed.append(one)
-            continue
-        places = [(event.page[1], page, event.tag or 0) for page in one.pages.tolist()]
-        proofs = [first[at] if brought[at] == 1 else None for at in places]
-        rest = np.ones(len(proofs), bool)
-        for i, found in enumerate(proofs):
-            if found is not None and event.lo <= found[1] and event.hi > found[0]:
-                narrowed = replace(event, lo=max(event.lo, found[0]), hi=min(event.hi, found[1]))
-                placed.append(replace(one, event=narrowed, pages=one.pages[i : i + 1], index=one.index[i : i + 1]))
-                rest[i] = False
-        if rest.any():
-            placed.append(replace(one, pages=one.pages[rest], index=one.index[rest]))
-    return placed

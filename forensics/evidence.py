@@ -17,7 +17,7 @@ from forensics.cache import Taking, identity, key_state
 from forensics.cache import takings as takings_of
 from forensics.cells import Cells
 from forensics.collisions import collisions
-from forensics.content import EventRun, local_events, proved_by_checks, run_of
+from forensics.content import EventRun, local_events, run_of
 from forensics.evidence_columns import (
     Columns,
     cell_columns,
@@ -28,14 +28,15 @@ from forensics.evidence_columns import (
     table_of,
     tag_columns,
 )
+from forensics.failed_checks import proved_by_checks
 from forensics.laid_out import Runs
 from forensics.life_table import LifeTable
 from forensics.lives import PageKey
-from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, missing_rows
+from forensics.loss import WHOLE_PAGE, Missing, ghost_run, ghosts, lost_to_order, missing_rows
 from forensics.lost_transfers import lost_transfers
 from forensics.order import build_order
 from forensics.outcomes import outcomes
-from forensics.reading import ReadRun, attendances_of, grown, page_reads, rewrites
+from forensics.reading import ReadRun, attendances_of, filled, grown, page_reads, rewrites
 from forensics.requests import Requests
 from forensics.rows import Row, WorkerKey, worker_rows
 from forensics.stand_ins import StandIns, ghosts_on, lives_on, stand_ins, widened
@@ -82,6 +83,10 @@ EVIDENCE_SCHEMAS: dict[str, pa.Schema] = {
 }
 
 
+UNSAID = frozenset({"checks", "pages", "requests", "steps"})
+"""Tables of which a lost row may have said that a check failed, or that nothing was checked."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Arrow tables with the columns of `EVIDENCE_SCHEMAS`; `missing` are the gaps they were built under."""
@@ -107,7 +112,8 @@ class _Preparation:
     def __init__(self, ledger: Ledger) -> None:
         self.workers = worker_rows(ledger)
         self.missing = missing_rows(ledger, self.workers)
-        self.order = build_order(self.workers)
+        self.lost = lost_transfers(self.workers, self.missing)
+        self.order = build_order(self.workers, lost_to_order(self.missing, self.lost.left))
         self.lives = LifeTable(self.workers)
         self.attendances = attendances_of(self.workers)
         self.requests = Requests(self.workers, self.missing)
@@ -121,7 +127,7 @@ class _Preparation:
             for attendance in by_req.values()
             for run in page_reads(self.workers[key], attendance)
         ]
-        lost = lost_transfers(self.workers, self.missing)
+        lost = self.lost
         transfers = Transfers(self.workers, self.order, self.collisions, lost)
         events = self._event_runs(transfers, reads)
         ghosts_of_pools = [*ghosts(self.workers, lost.left, self.order), *transfers.ghosts()]
@@ -157,14 +163,16 @@ class _Preparation:
         )
 
     def _event_runs(self, transfers: Transfers, reads: list[tuple[WorkerKey, ReadRun]]) -> list[EventRun]:
-        events = [event for worker in self.workers.values() for event in local_events(worker)]
+        by_passes = filled(reads)
+        events = [event for key, worker in self.workers.items() for event in local_events(worker, by_passes[key])]
         for key, by_req in self.attendances.items():
             for attendance in by_req.values():
                 events += rewrites(self.workers[key], attendance)
         events += [grown(key, run) for key, run in reads if run.read.growth is not None]
         events += transfers.landings()
         for worker in self.workers.values():
-            events = proved_by_checks(worker, events)
+            lost = [(m.lo, m.hi) for m in self.missing if m.worker == worker.key and m.table in UNSAID]
+            events = proved_by_checks(worker, self.attendances[worker.key], events, lost)
         return events + [run_of(event) for event in self.tiers.events]
 
     def _share_rows(self, found: StandIns, takings: list[tuple[WorkerKey, Taking]]) -> list[Row]:

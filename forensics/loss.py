@@ -16,7 +16,7 @@ import numpy as np
 from engine.ledger.reader import Gap, Ledger
 from forensics.attending import grown_across, read_across
 from forensics.content import ContentEvent, EventRun
-from forensics.order import INF, NOTHING, Order
+from forensics.order import INF, NOTHING, Lost, Order
 from forensics.rows import Pages, Row, WorkerKey, WorkerRows, as_ints
 from forensics.transfer_batches import batches
 
@@ -69,6 +69,17 @@ def _narrow(gap: Gap, seqs: list[int]) -> tuple[int, int] | None:
     while j >= 0 and seqs[j] == hi - 1:
         hi, j = hi - 1, j - 1
     return (lo, hi) if hi - lo > 1 else None
+
+
+def lost_to_order(missing: list[Missing], left: list[Missing]) -> Lost:
+    """What is lost to the order between workers: of all that is `missing`, and of what is `left` of it unexplained. The
+    open tail of a writer that is alive comes after all that it was heard to say."""
+    transfers: dict[WorkerKey, list[tuple[int, int]]] = defaultdict(list)
+    for m in left:
+        if m.table == "transfers" and not m.alive:
+            transfers[m.worker].append((m.lo, m.hi))
+    workers = frozenset(m.worker for m in missing if not m.alive)
+    return Lost({key: sorted(gaps) for key, gaps in transfers.items()}, workers)
 
 
 @dataclass(frozen=True)

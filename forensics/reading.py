@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from forensics.content import OWN_RANK, ContentEvent, EventRun, run_of
+from forensics.content import OWN_RANK, ContentEvent, EventRun, Grown, run_of
 from forensics.order import INF
 from forensics.rows import Ints, Pages, Row, WorkerKey, WorkerRows, as_ints
 
@@ -352,6 +352,16 @@ def grown(key: WorkerKey, run: ReadRun) -> EventRun:
         mover=key, authority=OWN_RANK,
     )  # fmt: skip
     return EventRun(event, run.pages, run.index)
+
+
+def filled(reads: list[tuple[WorkerKey, ReadRun]]) -> dict[WorkerKey, set[Grown]]:
+    """By worker the pages that passes of their requests filled, which `grown` makes the events of."""
+    found: dict[WorkerKey, set[Grown]] = defaultdict(set)
+    for key, run in reads:
+        if run.read.growth is not None:
+            read = run.read
+            found[key] |= {(read.pool, read.req, read.tag, page) for page in run.pages.tolist()}
+    return found
 
 
 def rewrites(worker: WorkerRows, attendance: Attendance) -> list[EventRun]:

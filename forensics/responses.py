@@ -117,15 +117,28 @@ def _doubts(requests: list[Row], findings: list[Row], decoder_lost: bool) -> lis
 
 
 def _unread(requests: list[Row], findings: list[Row]) -> bool:
-    """Whether tokens left of which no read is known. Prefill computes the first, and every other takes a decode pass."""
+    """Whether tokens left, or may have, of which no read is known. Prefill computes the first, every other takes a decode
+    pass."""
     read = {(f["worker"], f["epoch"], f["req"]) for f in findings}
     decoders = [r for r in requests if r["role"] == "decode"]
     unread = [r for r in decoders if (r["worker"], r["epoch"], r["req"]) not in read]
-    most = max((r["output_tokens"] or 0 for r in requests), default=0)
+    most = max((_least_left(r) for r in requests), default=0)
+    if all(r["output_tokens"] is None for r in requests) and any(_is_answered(r) for r in requests):
+        most = max(most, 1)
     first_alone = most == 1 and any(r["output_tokens"] == 1 for r in unread)
-    return any((r["output_tokens"] or 0) > 1 for r in unread) or (
+    return any(_least_left(r) > 1 or (r["output_tokens"] is None and _least_left(r) > 0) for r in unread) or (
         most >= 1 and len(unread) == len(decoders) and not first_alone
     )
+
+
+def _least_left(request: Row) -> int:
+    """How many tokens left at least, as one row says: where it does not count them, one if it knows when the last did."""
+    return max(request["output_tokens"] or 0, int(request["last_token"] is not None))
+
+
+def _is_answered(request: Row) -> bool:
+    """Whether a request ended, and not by what its row calls a failure."""
+    return request["ended_seq"] is not None and request["status"] in (None, "200")
 
 
 def _proof(verdict: Verdict, support: list[Row], doubted: bool) -> Proof:

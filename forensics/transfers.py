@@ -206,8 +206,7 @@ class Transfers:
         return self.order.after(batch.mover, post, at), self.order.known(at, batch.mover, done)
 
     def _bound(self, row: Row | None, ends: Ends, side: int) -> int | None:
-        bounds = self.order.convert(row["t"], ends.mover, ends.target) if row is not None else None
-        return None if bounds is None else bounds[side]
+        return None if row is None else self.order.bounds(row["t"], ends.mover, ends.target)[side]
 
     def _acked(self, batch: Batch) -> bool:
         """Whether the mover had said before this `done` that nothing was outstanding any more."""

@@ -26,6 +26,8 @@ from console.core.readings import Reading, readings_of
 from console.core.rollup import Rollup, rollup_of
 from engine.ledger.reader import Ledger, Problem
 from forensics.foreign_reads import ForeignReads
+from forensics.loss import lost_to_order, missing_rows
+from forensics.lost_transfers import lost_transfers
 from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
@@ -87,7 +89,8 @@ class Snapshot:
     @cached_property
     def order(self) -> Order:
         """What came before what between workers."""
-        return build_order(self.workers)
+        missing = missing_rows(self.ledger, self.workers)
+        return build_order(self.workers, lost_to_order(missing, lost_transfers(self.workers, missing).left))
 
     @cached_property
     def requests(self) -> dict[tuple[str, int, int], Row]:
