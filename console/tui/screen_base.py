@@ -92,7 +92,7 @@ class DeskScreen(Screen[None]):
 
     def draw(self) -> None:
         """Draw everything from the desk; a screen that is still being composed is drawn when it is mounted."""
-        if not self._is_composed:
+        if not self._is_there:
             return
         width, height = self.app.size
         small = width < SMALLEST[0] or height < SMALLEST[1]
@@ -104,9 +104,14 @@ class DeskScreen(Screen[None]):
         self.draw_frame()
         self.draw_body(width)
 
+    @property
+    def _is_there(self) -> bool:
+        """Whether it is composed, and not being taken apart at the end."""
+        return self._is_composed and bool(self.query("#header"))
+
     def draw_frame(self) -> None:
         """What stands around the body: ages in it move on although nothing else does."""
-        if not self._is_composed or self.has_class("-small"):
+        if not self._is_there or self.has_class("-small"):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
         above = header(app.desk, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start)

@@ -149,11 +149,11 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
 
 def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
     def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
-        if visitor_of(request) is None:  # who may not look learns nothing of the record by asking wrongly
-            return PlainTextResponse(words, status)
         if request.url.path.startswith(("/api/", "/tables/")):
             code = {404: "not_found", 503: "not_read_yet"}.get(status, str(status))
             return JSONResponse({"error": {"message": words, "code": code}}, status)
+        if visitor_of(request) is None:  # who may not look learns nothing of the record by asking wrongly
+            return PlainTextResponse(words, status)
         back, typed = (
             typed_of(address_of(request)) if request.method == "GET" else ("/" + request.url.path.split("/")[1], None)
         )

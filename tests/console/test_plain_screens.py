@@ -32,8 +32,8 @@ def plain(ledger: Path, *arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("place", "wanted"),
     [
-        (Place.OVERVIEW, "open incident I-48e7cbd4, severity P1, M1 short handoff, 1 contaminated, open"),
-        (Place.INCIDENTS, "incident I-48e7cbd4, severity P1, M1 short handoff"),
+        (Place.OVERVIEW, "open incident I-9d63cb7e, severity P1, M1 short handoff, 1 contaminated, open"),
+        (Place.INCIDENTS, "incident I-9d63cb7e, severity P1, M1 short handoff"),
         (Place.HELD, "holders: 0 of 0"),
         (Place.LATENCY, "lengths: 2 of 2"),
         (Place.PAGES, "pool decode-0 epoch 1 kv: "),

@@ -343,7 +343,8 @@ async def test_a_stream_goes_on_after_the_last_event_that_was_heard(finished_led
     assert await anext(restarted.news(feed.mark)) == restarted.mark
     assert not waiting.done()
     for _ in range(3):
-        await feed._show(feed.desk.shown)
+        feed._take(feed.desk.shown, None)
+        await feed._tell()
     assert await asyncio.wait_for(waiting, 10) == feed.mark
     await feed.close()
     assert [mark async for mark in feed.news("")] == []
