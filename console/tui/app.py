@@ -185,14 +185,16 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self.listen()
 
     def redraw(self) -> None:
-        """Draw the top screen."""
-        if isinstance(self.screen, DeskScreen):
-            self.screen.draw()
+        """Draw the top screen; at the end there is none."""
+        for top in self.screen_stack[-1:]:
+            if isinstance(top, DeskScreen):
+                top.draw()
 
     def redraw_header(self) -> None:
         """Ages in the header move on although nothing else does; so does this machine's clock."""
-        if isinstance(self.screen, DeskScreen):
-            self.screen.draw_frame()
+        for top in self.screen_stack[-1:]:
+            if isinstance(top, DeskScreen):
+                top.draw_frame()
 
     # Where one is
 
