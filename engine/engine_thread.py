@@ -83,9 +83,9 @@ class EngineThread:
         """No more events of a request are wanted."""
         self._listeners.pop(rid, None)
 
-    def abort(self, role: Role, rid: str, reason: str) -> int:
+    def abort(self, role: Role, rid: str, reason: str, room: int | None = None) -> int:
         """Give up a request; returns how many passes of this worker had ended when its first abort was handed in."""
-        role.abort(rid, reason)
+        role.abort(rid, reason, room)
         after = self._aborts.setdefault(rid, role.runs.steps)
         if len(self._aborts) > REMEMBERED_ABORTS:
             self._aborts.popitem(last=False)

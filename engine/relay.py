@@ -180,14 +180,14 @@ class Relay:
         await asyncio.gather(self._abort(trip, trip.decode), *([self._abort(trip, trip.prefill)] if at_prefill else []))
 
     async def _abort(self, trip: _Trip, seat: Seat) -> None:
-        # A door that refused the request may know another under its id.
         if not seat.there or (seat is trip.decode and trip.decode_refused):
             return
         address = seat.worker.address
         try:
             await self._http.post(
-                f"{address.url}/abort_request", json={"rid": trip.rid}, headers=trip.headers, timeout=ABORT_SECONDS
-            )
+                f"{address.url}/abort_request", json={"rid": trip.rid, "bootstrap_room": trip.room},
+                headers=trip.headers, timeout=ABORT_SECONDS,
+            )  # fmt: skip
         except httpx.HTTPError:
             log.warning("abort of %s did not reach %s", trip.rid, address.name)
             self._fleet.lost(seat)

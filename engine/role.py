@@ -150,9 +150,10 @@ class Role(ABC):
         """Hand in a request; its events come through `emit`. Thread-safe."""
         self._commands.append(lambda: self._receive(given))
 
-    def abort(self, rid: str, reason: str = "aborted by the client") -> None:
-        """Give up a request. Thread-safe; unknown rids are ignored."""
-        self._commands.append(lambda: self._abort_rid(rid, reason))
+    def abort(self, rid: str, reason: str = "aborted by the client", room: int | None = None) -> None:
+        """Give up the request of this id, and of this room where one is named: a namesake in another room lives on.
+        Thread-safe; unknown rids are ignored."""
+        self._commands.append(lambda: self._abort_rid(rid, reason, room))
 
     def pause(self, on: bool) -> None:
         """Begin no pass and grant nothing until let go again; messages and commands go on. Thread-safe."""
@@ -315,9 +316,11 @@ class Role(ABC):
             return RequestError(HTTPStatus.CONFLICT, "room_in_use", f"bootstrap room {given.room} is in use")
         return None
 
-    def _abort_rid(self, rid: str, reason: str) -> None:
+    def _abort_rid(self, rid: str, reason: str, room: int | None) -> None:
         request = self._by_rid.get(rid)
-        if request is not None and request.status is not RequestStatus.HELD:
+        if request is None or (room is not None and room != request.given.room):
+            return
+        if request.status is not RequestStatus.HELD:
             self.give_up(request, RequestError(499, "aborted", reason))
 
     def _hear(self, message: Message) -> None:

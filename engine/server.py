@@ -23,7 +23,7 @@ from engine.door import VERSION, answer_errors_as_openai, gone
 from engine.engine_thread import EngineThread, RequestIdInUse
 from engine.fault_door import HopCheck, gate_route, hop_check, switch_routes
 from engine.metrics import RoleCollector, render
-from engine.request import RequestError
+from engine.request import GenerateRequest, RequestError
 from engine.role import Ended, Event, Role, TokenLeft
 from engine.sglang_api import AbortBody, GenerateAnswer, GenerateBody
 
@@ -78,7 +78,7 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
         role.submit(given)
         thread.wake()
         answer = GenerateAnswer(given)
-        waiting = _Waiting(role, thread, given.rid, queue)
+        waiting = _Waiting(role, thread, given, queue)
         if body.stream:
             # A client that is gone before the first byte leaves the stream unread: the background settles it then.
             settle = BackgroundTask(waiting.settle)
@@ -88,7 +88,8 @@ def _generate_routes(app: FastAPI, role: Role, thread: EngineThread, check_hop: 
     @app.post("/abort_request")
     async def abort_request(body: AbortBody, request: HttpRequest) -> dict[str, str | int]:
         check_hop(request)
-        return {"status": "ok", "after_pass": thread.abort(role, body.rid, "aborted by the client")}
+        after = thread.abort(role, body.rid, "aborted by the client", body.bootstrap_room)
+        return {"status": "ok", "after_pass": after}
 
     @app.post("/pause_generation")
     async def pause_generation(request: HttpRequest) -> dict[str, str]:
@@ -145,7 +146,7 @@ class _Waiting:
 
     role: Role
     thread: EngineThread
-    rid: str
+    given: GenerateRequest
     queue: asyncio.Queue[Event]
     settled: bool = False
 
@@ -154,15 +155,15 @@ class _Waiting:
         event = await self.queue.get()
         if isinstance(event, Ended):
             self.settled = True
-            self.thread.forget(self.rid)
+            self.thread.forget(self.given.rid)
         return event
 
     async def settle(self) -> None:
         """Wait no more; what has not ended is aborted."""
         if not self.settled:
             self.settled = True
-            self.thread.forget(self.rid)
-            self.thread.abort(self.role, self.rid, "the client went away")
+            self.thread.forget(self.given.rid)
+            self.thread.abort(self.role, self.given.rid, "the client went away", self.given.room)
 
 
 async def _stream(waiting: _Waiting, answer: GenerateAnswer) -> AsyncIterator[bytes]:

@@ -64,9 +64,10 @@ class GenerateBody(BaseModel):
 
 
 class AbortBody(BaseModel):
-    """`POST /abort_request`."""
+    """`POST /abort_request`; with a room, only the request of this id that has this room."""
 
     rid: str = Field(min_length=1)
+    bootstrap_room: int | None = None
 
 
 class GenerateAnswer:

@@ -76,6 +76,20 @@ def test_aborting_the_unknown_and_the_ended_does_nothing(bench):
     assert not engine.rows("requests", "decode", op="abort")
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_an_abort_that_names_a_room_spares_a_namesake_in_another(bench, role):
+    engine = bench()
+    worker = getattr(engine, role)
+    given = engine.ask("r1", prompt=3 * PAGE, output=20, roles=(role,))  # it waits for its other half
+    engine.turn()
+    worker.abort("r1", room=given.room + 1)
+    engine.turn()
+    assert worker.running() == 1
+    worker.abort("r1", room=given.room)
+    engine.turn()
+    assert engine.code("r1", role) == "aborted"
+
+
 def test_pages_are_held_until_the_writer_has_drained(bench):
     engine = bench(decode_pages=13)
     stop_at(engine, "a write under way")

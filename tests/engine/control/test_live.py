@@ -242,6 +242,8 @@ def test_a_gateway_that_hangs_up_before_the_first_byte_leaves_nothing_at_a_worke
         head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
         with socket.create_connection((address.host, address.port)) as raw:
             raw.sendall(head.encode() + content)
+    for i in range(20):
+        until(lambda rid=f"no-byte-{stream}-{i}": "decode-0" in engine.rows_of(rid, "abort"), f"the end of {i}")
     until(engine.idle, "both workers to be idle")
     assert engine.metrics(engine.decode)["kvwitness_free_pages",] == 96
 

@@ -54,7 +54,7 @@ class Doors:
         self.asked.append((request.url.host, request.url.path))
         await asyncio.sleep(0)  # as every real door, it lets others run
         if request.url.path == "/abort_request":
-            assert json.loads(request.content) == {"rid": "r-1"}
+            assert json.loads(request.content) == {"rid": "r-1", "bootstrap_room": self.rooms[-1]}
             self.aborted.set()
             return httpx.Response(200, json={})
         return await getattr(self, request.url.host[:-2])(request)
