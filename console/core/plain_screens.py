@@ -12,6 +12,7 @@ from console.core.overview import overview
 from console.core.page_map import page_map, whole_area
 from console.core.places import Place
 from console.core.printable import counted, printable
+from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, RunList, next_words, outcome, run_words
 from console.core.snapshot import Snapshot
@@ -46,7 +47,7 @@ def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
     if tried:
         yield f"what if: {tried}; not as measured"
     for f in known.held_if(what_if_of(at.view)):
-        held = f.stacked["held"][-1] if f.starts_us else 0.0
+        held = f.held or 0.0
         of = "not known" if f.limit is None else f"{f.limit:,}"
         yield f"pool {printable(f.worker)}/{printable(f.pool)}: {held:,.0f} pages held of {of}"
         yield f"steady state: {f.formula}, room for {f.forecast.room:,}"
@@ -127,9 +128,10 @@ def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], now_
     """The lines of the view's screen, what its range or filter is wrong about first."""
     if at.fault:
         yield f"left out: {at.fault}"
+    counted = in_range(at.view.place, snapshot.rollup, snapshot, at, now_us)
     if at.view.place is Place.OVERVIEW:
-        yield from plain_overview(snapshot.rollup, at, entries, now_us)
+        yield from plain_overview(counted, at, entries, now_us)
     elif at.view.place is Place.PAGES:
         yield from plain_pages(snapshot)
     else:
-        yield from _OF_ROLLUP[at.view.place](snapshot.rollup, at, now_us)
+        yield from _OF_ROLLUP[at.view.place](counted, at, now_us)

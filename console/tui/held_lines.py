@@ -35,7 +35,7 @@ def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
     """One pool a line: what is held, of how many, and when it would be full."""
     lines = []
     for f in figures:
-        held = f.stacked["held"][-1] if f.starts_us else 0.0
+        held = f.held or 0.0
         share = "  – " if f.share is None else f"{f.share:>4.0%}"
         of = "?" if f.limit is None else f"{f.limit:,}"
         text = Text(f"{shorten(printable(pool_key(f)), 24):<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
@@ -45,19 +45,21 @@ def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
 
 
 def chart_lines(figure: HeldFigure, cursor_us: int | None, palette: Palette, width: int, height: int) -> list[Text]:
-    """`height` rows: bars over time, the forecast of an hour on the right third, and the axis under them."""
+    """`height` rows: bars over time, the forecast of an hour on the right third where they reach the record's end, and the
+    axis under them."""
     if not figure.starts_us:
-        return [Text(" no gauges of this pool", end="", style=palette.quiet)]
+        none = "no gauges of this pool" if figure.held is None else "no gauge of this pool in this range"
+        return [Text(f" {none}", end="", style=palette.quiet)]
     inner = max(width - _AXIS - 1, 12)
-    ahead = inner // 3
+    ahead = inner // 3 if figure.reaches_end else 0
     past = inner - ahead - 1
     layers = [resampled(figure.stacked[reason], past) for reason in REASONS]
-    low, high = (resampled(line, ahead) for line in (figure.forecast.low, figure.forecast.high))
+    low, high = (resampled(line, ahead) if ahead else [] for line in (figure.forecast.low, figure.forecast.high))
     more = [max(h - n, 0.0) for n, h in zip(low, high, strict=True)]
     peak = max((sum(column) for column in zip(*layers, strict=True)), default=0.0)
     top = float(figure.limit or max(peak, *high, 1.0))
     before = layered(layers, height - 1, top, [GLYPHS[reason] for reason in REASONS])
-    after = layered([low, more], height - 1, top, [SURE, LIKELY])
+    after = layered([low, more], height - 1, top, [SURE, LIKELY]) if ahead else [""] * (height - 1)
     lines = []
     for row, (left, right) in enumerate(zip(before, after, strict=True)):
         label = (
@@ -76,7 +78,9 @@ def _axis(figure: HeldFigure, cursor_us: int | None, past: int, ahead: int, pale
     if cursor_us is not None and first <= cursor_us <= last:
         at = min(int((cursor_us - first) / max(last - first, 1) * past), past - 1)
         marks[at] = "▲"
-    ends = f"now{'+1h':>{max(ahead - 2, 3)}}"
+    ends = f"now{'+1h':>{max(ahead - 2, 3)}}" if ahead else ""
+    if not ahead:
+        marks[-9:] = clock(last)[:9]
     return Text(" " * (_AXIS - 1) + "└" + "".join(marks) + ends, end="", style=palette.quiet)
 
 

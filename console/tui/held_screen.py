@@ -18,14 +18,15 @@ from console.tui.held_lines import chart_lines, figure_words, holder_table, pool
 from console.tui.line_list import LineList
 from console.tui.lines import rule
 from console.tui.notices import Notice, absence, nothing_left
-from console.tui.screen_base import DeskScreen, bindings_of
+from console.tui.ranged_screen import RangedScreen
+from console.tui.screen_base import bindings_of
 from forensics.rows import rows_of
 
 MOST_POOLS = 3
 """Pools in sight at once; more of them scroll."""
 
 
-class HeldScreen(DeskScreen):
+class HeldScreen(RangedScreen):
     """Pools, the chart of one, the holders."""
 
     PLACE: ClassVar[Place] = Place.HELD
@@ -59,24 +60,25 @@ class HeldScreen(DeskScreen):
         self._draw_pool(figures, width)
         left = left_of(known, "holders", app.looking(), app.now_us())
         titles, lines = holder_table(rows_of(left.rows), width, palette)
-        self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
+        self.query_one("#holders-titles", Canvas).show([rule("HOLDERS AT THE END", width, palette, left.words), titles])
         self.query_one("#holders", LineList).show(lines or nothing_left(left, palette))
 
     def _figures(self) -> tuple[HeldFigure, ...]:
-        app = self.console_app
+        app, (known, _) = self.console_app, self.ranged()
         try:
             tried = what_if_of(app.desk.view)
         except WhatIfError as error:
             app.say_once(f"{error}; it is left out")
-            return app.known.held
-        return app.known.held_if(tried) if what_if_words(app.desk.view) else app.known.held
+            return known.held
+        return known.held_if(tried) if what_if_words(app.desk.view) else known.held
 
     def _draw_pool(self, figures: tuple[HeldFigure, ...], width: int) -> None:
         app, palette = self.console_app, self.palette
         here = self.query_one("#pools", LineList).cursor_key
         figure = next((f for f in figures if pool_key(f) == here), figures[0])
         height = max((app.size.height - 10 - min(len(figures), MOST_POOLS)) // 2, 4)
-        lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, pool_key(figure))]
+        of = self.ranged()[1]
+        lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, f"{pool_key(figure)} {of}".rstrip())]
         lines += chart_lines(figure, app.desk.view.cursor_us, palette, width, height)
         lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
         self.query_one("#held-chart", Canvas).show(lines)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
+from console.core.looking import Looking
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, parse_range
@@ -50,6 +52,12 @@ class Asked:
     def rollup(self) -> Rollup | None:
         """What figures and tables are made of."""
         return self.desk.rollup
+
+    def counted(self, place: Place) -> Rollup | None:
+        """The same with the figures of `place` counted of the range. Raises FilterError, QueryStopped."""
+        if self.rollup is None or self.kept is None:
+            return self.rollup
+        return in_range(place, self.rollup, self.kept.snapshot, Looking(self.view, self.span), self.now_us)
 
     def link(self, **changes: object) -> str:
         """The address of the view with changes."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from console.core.flows import flows_of
 from console.core.held_capacity import HeldFigure, WhatIf
+from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.core.sheet import shown
@@ -42,6 +43,13 @@ def _rollup(asked: Asked) -> Rollup:
     return asked.rollup
 
 
+def _counted(asked: Asked, place: Place) -> Rollup:
+    counted = asked.counted(place)
+    if counted is None:
+        raise NotReadYet
+    return counted
+
+
 def _kept(asked: Asked) -> Kept:
     if asked.kept is None:
         raise NotReadYet
@@ -64,7 +72,7 @@ def _swimlanes(asked: Asked, theme: str) -> Figure:
 
 
 def _held(asked: Asked, theme: str) -> Figure:
-    figure = held_asked(_rollup(asked), asked.view)
+    figure = held_asked(_counted(asked, Place.HELD), asked.view)
     if figure is None:
         raise PageNotFound("No pool of this ledger has gauges.")
     return held_chart(figure, _span(asked, whole=False), theme)
@@ -107,7 +115,7 @@ def _number(view: View, name: str) -> float | None:
 
 
 def _latency(asked: Asked, theme: str) -> Figure:
-    return latency_chart(_rollup(asked).latency, _span(asked, whole=False), theme)
+    return latency_chart(_counted(asked, Place.LATENCY).latency, _span(asked, whole=False), theme)
 
 
 def _strip(asked: Asked, theme: str) -> Figure:

@@ -104,6 +104,7 @@ class Pages:
         return self._render("unreadable.html", asked, caller, title=title, fault=fault, typed=fault.typed)
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        known = asked.counted(Place.OVERVIEW) or known
         seen = overview(known, asked.view, asked.span, caller.entries, asked.now_us)
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
@@ -164,8 +165,8 @@ class Pages:
         )  # fmt: skip
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
-        grids = {"latency": self._grid("latency", asked, MOST_ROWS)}
-        return self._render("latency.html", asked, caller, title="Latency", figure=known.latency, grids=grids)
+        grids, counted = {"latency": self._grid("latency", asked, MOST_ROWS)}, asked.counted(Place.LATENCY) or known
+        return self._render("latency.html", asked, caller, title="Latency", figure=counted.latency, grids=grids)
 
     def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         listed = event_list(asked)

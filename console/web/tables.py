@@ -72,7 +72,7 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     if name == "events" and asked.kept is not None:
         return _events(asked, asked.kept)
     if name in known.sheets:
-        return known.sheets[name]
+        return (asked.counted(PLACES[name]) or known).sheets[name]
     return _of_snapshot(name, asked)
 
 

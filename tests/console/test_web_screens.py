@@ -67,6 +67,21 @@ async def test_a_view_is_what_its_address_says(client, finished):
         assert "FIXED RANGE" in text
 
 
+async def test_charts_and_files_are_of_the_range(storm):
+    of = "from=2026-09-14T09:00:30Z&to=2026-09-14T09:00:50Z"
+    async with client_of(storm) as client:
+        held = (await client.get(f"/api/charts/held?{of}")).json()
+        assert len(held["data"][0]["x"]) == 20
+        whole, part = [
+            list(csv.DictReader(io.StringIO((await client.get(f"/tables/latency.csv{q}")).text)))
+            for q in ("", f"?{of}")
+        ]
+        assert 0 < sum(int(r["requests"]) for r in part) < sum(int(r["requests"]) for r in whole)
+        panels = (await client.get(f"/api/charts/latency?{of}")).json()
+        assert {x[11:16] for one in panels["data"] for x in one["x"]} == {"09:00"}
+        assert "Cards and detectors are of the whole record" in (await client.get(f"/overview?{of}")).text
+
+
 @pytest.mark.parametrize(
     ("address", "words"),
     [
