@@ -390,6 +390,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self._hand_out(absolute(self.desk.view, self.now_us(), self.known.span))
 
     def _hand_out(self, view: View) -> None:
+        view = self.screen.addressed(view) if isinstance(self.screen, DeskScreen) else view
         command = to_command(view, self.source.path)
         self.copy_to_clipboard(f"{to_link(view)}\n{command}")
         self.say(f"{to_link(view)}\n{command}", title="Copied")

@@ -19,6 +19,7 @@ from console.core.looking import left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.times import duration
+from console.core.view import View
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line
 from console.tui.notices import Notice
@@ -142,6 +143,10 @@ class DeskScreen(Screen[None]):
             behind = duration((desk.rollup.data_us or 0) - now)
             words = f"this machine's clock is {behind} behind the record: ages are wrong; set the clock"
         return cut(Text(f" ! {printable(words)}", end="", style="bold"), width) if words else None
+
+    def addressed(self, view: View) -> View:
+        """The view with what this screen chose where it says nothing, so that its address opens what is seen."""
+        return view
 
     def select(self, incident: str | None) -> None:
         """What is under the cursor is what actions are about."""

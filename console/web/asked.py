@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
 from console.core.page_map import Area, incident_area, whole_area
+from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
@@ -110,20 +111,18 @@ def _rows(text: str | None) -> tuple[int | None, int | None]:
     return int(first), int(last)
 
 
-def pool_name(area: Area) -> str:
-    """`decode-0:1:kv`."""
-    return f"{area.key[0]}:{area.key[1]}:{area.pool}"
-
-
 def _base_area(shown: Snapshot, view: View) -> Area:
-    if view.incident is not None:
+    """All of the pool that the view names, else what its incident concerns, else all of the gravest one's pool."""
+    fault = pool_fault(shown, view)
+    if fault:
+        raise PageNotFound(fault)
+    if view.pool is None and view.incident is not None:
         incident = shown.incident(view.incident)
         area = incident_area(shown, incident) if incident else None
         if area is None:
             raise PageNotFound(f"Incident {printable(view.incident)} is not in this ledger, or names no pages.")
         return area
-    for key, name in shown.pools:
-        if view.pool in (None, f"{key[0]}:{key[1]}:{name}"):
-            return whole_area(shown, key, name)
-    known = ", ".join(f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools) or "none"
-    raise PageNotFound(f"There is no pool {printable(view.pool)} in this ledger. It has: {known}.")
+    found = pool_looked_at(shown, view)
+    if found is None:
+        raise PageNotFound("No pool of this ledger has pages.")
+    return whole_area(shown, *found)

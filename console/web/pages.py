@@ -20,6 +20,7 @@ from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.overview import overview, stood_of
 from console.core.places import Place
+from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
@@ -28,8 +29,8 @@ from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
 from console.core.view_link import to_query
-from console.web.asked import Asked, PageNotFound, area_asked, pool_name
-from console.web.charts import held_asked, held_name, what_if
+from console.web.asked import Asked, PageNotFound, area_asked
+from console.web.charts import held_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
@@ -108,7 +109,7 @@ class Pages:
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
-            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, held_name=held_name, most=MOST_LATEST,
+            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, most=MOST_LATEST,
             detectors=self._grid("detectors", asked, MOST_ROWS), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
         )  # fmt: skip
 
@@ -152,15 +153,16 @@ class Pages:
         area = area_asked(shown, asked)
         drawn = asked.kept.page_map(area)
         return self._render(
-            "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area),
-            pools=[f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools],
+            "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area.key[0], area.pool, area.key[1]),
+            pools=[pool_name(worker, name, epoch) for (worker, epoch), name in shown.pools],
             grids={name: self._grid(name, asked, MOST_ROWS) for name in ("marks", "allocations")},
         )  # fmt: skip
 
     def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        figure, fault = held_asked(known, asked.view)
         return self._render(
-            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[held_name(f) for f in known.held],
-            tried=what_if(asked.view), held_name=held_name, holders=self._grid("holders", asked, MOST_ROWS),
+            "held.html", asked, caller, title="Held", figure=figure, pool_fault=fault, pools=[f.name for f in known.held],
+            tried=what_if(asked.view), holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
