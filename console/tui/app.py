@@ -106,6 +106,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
         self._open_wanted()
+        self.desk = replace(self.desk, last_look=self.source.looks.last)
         going_on = {worker.group for worker in self.workers if not worker.is_finished}
         if "edge" not in going_on and self.desk.shown is not None:
             self.run_worker(self.source.edge, thread=True, group="edge", name=self.ledger_name, exit_on_error=False)

@@ -60,9 +60,9 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
+    if desk.is_stale:
+        return f"STALE −{age(desk.look_age_us)}"
     old = age(now_us - desk.shown.taken_us)
-    if desk.failure is not None:
-        return f"STALE −{old}"
     replay = desk.view.replay
     if replay is not None:
         # What is shown may be older than the cursor by what judging takes: the header's time of the data says of when it is.

@@ -27,6 +27,7 @@ from console.core.sheet import Sheet
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
+from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, PageNotFound, area_asked, pool_name
 from console.web.charts import held_asked, held_name, what_if
@@ -181,6 +182,7 @@ class Pages:
         return self._environment.get_template(template).render(
             {
                 "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
+                "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
                 "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
