@@ -388,7 +388,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
 
     def do_share(self) -> None:
         """The same with its times written out."""
-        self._hand_out(absolute(self.desk.view, self.now_us(), self.known.span))
+        self._hand_out(absolute(self.desk.view, self.range_now(), self.known.span))
 
     def _hand_out(self, view: View) -> None:
         command = to_command(view, self.source.path)

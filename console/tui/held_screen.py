@@ -57,7 +57,7 @@ class HeldScreen(DeskScreen):
         wanted = app.desk.view.pool if app.desk.view.pool in {pool_key(f) for f in figures} else None
         pools.show(pool_lines(figures, palette), wanted)
         self._draw_pool(figures, width)
-        left = left_of(known, "holders", app.looking(), app.now_us())
+        left = left_of(known, "holders", app.looking())
         titles, lines = holder_table(rows_of(left.rows), width, palette)
         self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
         self.query_one("#holders", LineList).show(lines or nothing_left(left, palette))

@@ -125,8 +125,8 @@ class DeskScreen(Screen[None]):
         if known is None:
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()
-        said = left_of(known, SHEET_OF[self.PLACE], at, app.now_us()).words
-        return view_line(app.desk.view, said, at.fault, width, self.palette, known.record_words)
+        said = left_of(known, SHEET_OF[self.PLACE], at).words
+        return view_line(at, said, width, self.palette, known.record_words)
 
     def _fault_line(self, width: int) -> Text | None:
         """What is wrong with the picture as a whole, and what to do: on every screen in the same place."""

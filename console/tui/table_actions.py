@@ -34,7 +34,7 @@ class TableActions(DeskApp):
         parse_filter(text, fields_of(known))
         view = replace(self.desk.view, filter=text.strip())
         for sheet in known.sheets.values():
-            shown(sheet, view, at.span, self.now_us())
+            shown(sheet, view, at.span, at.now_us)
         self.change(view)
 
     def do_tenant(self, text: str) -> None:
@@ -57,7 +57,7 @@ class TableActions(DeskApp):
         if at.fault:
             raise Refused(at.fault)
         sheet = self.known.sheets[self.sheet_name]
-        left = left_of(self.known, self.sheet_name, at, self.now_us())
+        left = left_of(self.known, self.sheet_name, at)
         made = export(self.known, sheet, left, self.desk.view, text.strip(), Redaction())
         self.say(f"{self.keep_file(made.name, made.content)}: {left.words}", title="Exported")
 
