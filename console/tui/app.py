@@ -376,7 +376,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             "incident": [i.id for i in known.incidents] if known else (),
             "tenant": known.head["tenants"] if known else (),
             "sort": known.sheets[self.sheet_name].rows.column_names if known else (),
-            "export": ("csv", "parquet", "jsonl", "md", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
+            "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
             "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
         }  # fmt: skip
 
@@ -396,7 +396,10 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self.say(f"{to_link(view)}\n{command}", title="Copied")
 
     def do_export(self, text: str) -> None:
-        """The table as it stands, or a picture of the screen."""
+        """The table as it stands, the evidence, or a picture of the screen."""
+        if text.strip() == "bundle":
+            self.export_bundle()
+            return
         if text.strip() != "svg":
             super().do_export(text)
             return

@@ -34,6 +34,7 @@ from console.web.charts import held_asked, held_name, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
+from console.web.keys import web_key
 from console.web.lineage_svg import draw
 from console.web.run_forms import RunForms
 from console.web.tables import Grid, grid, left_of, sheet_asked
@@ -189,7 +190,7 @@ class Pages:
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
-                "typed": None, "fault": None, **values,
+                "typed": None, "fault": None, "key": web_key, **values,
             }
         )  # fmt: skip
 
