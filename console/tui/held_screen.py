@@ -61,7 +61,7 @@ class HeldScreen(DeskScreen):
             app.say_once(fault)
         pools.show(pool_lines(figures, palette), wanted.name if wanted else None)
         self._draw_pool(figures, width)
-        left = left_of(known, "holders", app.looking(), app.now_us())
+        left = left_of(known, "holders", app.looking())
         titles, lines = holder_table(rows_of(left.rows), width, palette)
         self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
         self.query_one("#holders", LineList).show(lines or nothing_left(left, palette))

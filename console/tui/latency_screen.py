@@ -47,7 +47,7 @@ class LatencyScreen(DeskScreen):
         self.tell(told)
         if known is None or told is not None:
             return
-        left = left_of(known, "latency", app.looking(), app.now_us())
+        left = left_of(known, "latency", app.looking())
         titles, lines = length_table(self._lengths(), width, palette)
         words = Text(
             " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
@@ -65,7 +65,7 @@ class LatencyScreen(DeskScreen):
     def _lengths(self) -> tuple[Length, ...]:
         """Those that the view leaves, in its order."""
         app = self.console_app
-        left = left_of(app.known, "latency", app.looking(), app.now_us())
+        left = left_of(app.known, "latency", app.looking())
         return latency_figure(left.rows, app.known.tables["prefill-times"]).lengths
 
     def _draw_course(self, width: int) -> None:

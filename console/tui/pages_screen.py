@@ -98,7 +98,7 @@ class PagesScreen(BackgroundScreen):
         reads, writes = int(picture.reads.sum()), int(picture.writes.sum())
         said = f"{counted(reads, 'foreign read')}, {counted(writes, 'late write')}"
         said += ", not filtered here" if app.desk.view.filter else ""
-        return view_line(app.desk.view, said, app.looking().fault, width, self.palette)
+        return view_line(app.looking(), said, width, self.palette)
 
     def addressed(self, view: View) -> View:
         """With the pool that is shown."""

@@ -1,7 +1,6 @@
 """What one request asks to see: the view of its address over the desk, with its times worked out.
 
-Invariant: an address that cannot be read is refused with words, never guessed at. In a record that has ended, `now` is
-its end, so that the last quarter of an hour is that of the record.
+Invariant: an address that cannot be read is refused with words, never guessed at. What `now` means, the core says.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
+from console.core.looking import Looking, now_words, range_now
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
@@ -48,6 +48,12 @@ class Asked:
     kept: Kept | None = None
 
     @property
+    def looking(self) -> Looking:
+        """The view as the core's figures take it. What is wrong with it was refused before."""
+        words = "" if self.rollup is None else now_words(self.rollup, self.view, self.now_us)
+        return Looking(self.view, self.span, self.now_us, now_words=words)
+
+    @property
     def rollup(self) -> Rollup | None:
         """What figures and tables are made of."""
         return self.desk.rollup
@@ -69,8 +75,8 @@ def ask(feed: Feed, address: str) -> Asked:
     rest = urlencode([pair for pair in pairs if pair[0] not in BESIDE], quote_via=quote)
     desk, clock = feed.desk, feed.source.now_us()
     known = desk.rollup
-    now = clock if known is None or known.writing or known.data_us is None else known.data_us + 1
     view = from_link(f"{path}?{rest}" if rest else path)
+    now = clock if known is None else range_now(known, view, clock)
     span = Span() if known is None else view.range.resolve(now, known.span)
     if known is not None and asks_absolute(rest):
         view = absolute(view, now, known.span)
