@@ -9,6 +9,7 @@ shown without the numbers it is made of. A deadline is when a timer lets pages g
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from console.core.bins import bin_means
+from console.core.pool_names import pool_name, pool_named
+from console.core.printable import printable
 from console.core.times import duration
 from forensics.rows import Row, rows_of
 
@@ -104,6 +107,11 @@ class HeldFigure:
     holders: tuple[Row, ...]
 
     @property
+    def name(self) -> str:
+        """Its pool in views and addresses: of all lives of the worker."""
+        return pool_name(self.worker, self.pool)
+
+    @property
     def share(self) -> float | None:
         """Part of the pool that was held last; None where it is not known."""
         return self.held / self.limit if self.limit and self.held is not None else None
@@ -119,6 +127,15 @@ class HeldFigure:
         r = self.rates
         steady = r.short_per_s * r.hold_s * r.pages_each
         return f"{r.short_per_s:.3g}/s × {r.hold_s:.3g} s × {r.pages_each:.3g} pages = {steady:,.0f}"
+
+
+def figure_looked_at(figures: Sequence[HeldFigure], name: str | None) -> tuple[HeldFigure | None, str]:
+    """The pool that a view names, else the fullest (None = no pool has gauges); and what is wrong with the name, in words."""
+    named = pool_named(name, [(f.worker, None, f.pool) for f in figures])
+    if name is None or named is not None or not figures:
+        return next(iter(figures), None) if named is None else figures[named], ""
+    there = ", ".join(printable(f.name) for f in figures)
+    return figures[0], f"no pool {printable(name)} has gauges, the fullest is shown; these have: {there}"
 
 
 def held_series(gauges: pa.Table, first_us: int, bin_us: int) -> pa.Table:

@@ -24,9 +24,9 @@ from forensics.rows import rows_of
 _COLS = 512
 
 
-def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """Open incidents, detectors, the fullest pool, the worst length."""
-    figure = overview(known, at.view, at.span, entries, now_us)
+    figure = overview(known, at, entries, clock_us)
     yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}"
     for stood in figure.incidents:
         i = stood.incident
@@ -41,7 +41,7 @@ def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], now_us:
         yield f"prefill of {figure.latency.label} tokens: p5 {figure.latency.p5_ms:,.1f} ms"
 
 
-def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_held(known: Rollup, at: Looking) -> Iterator[str]:
     """Pools, then holders."""
     tried = what_if_words(at.view)
     if tried:
@@ -52,7 +52,7 @@ def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
         yield f"pool {printable(f.worker)}/{printable(f.pool)}: {held:,.0f} pages held of {of}"
         yield f"steady state: {f.formula}, room for {f.forecast.room:,}"
         yield f"forecast: {f.forecast.words}"
-    left = left_of(known, "holders", at, now_us)
+    left = left_of(known, "holders", at)
     yield f"holders: {left.words}"
     for row in rows_of(left.rows):
         late = ", overdue" if row["overdue"] == "yes" else ""
@@ -62,9 +62,9 @@ def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
         )
 
 
-def plain_latency(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_latency(known: Rollup, at: Looking) -> Iterator[str]:
     """Lengths."""
-    left = left_of(known, "latency", at, now_us)
+    left = left_of(known, "latency", at)
     kept = set(left.rows["bucket_tokens"].to_pylist())
     yield f"lengths: {left.words}"
     for n in known.latency.lengths:
@@ -79,9 +79,9 @@ def plain_latency(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
         )
 
 
-def plain_events(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_events(known: Rollup, at: Looking) -> Iterator[str]:
     """The latest events."""
-    left = left_of(known, "events", at, now_us)
+    left = left_of(known, "events", at)
     yield f"events: {left.words}"
     for row in rows_of(left.rows):
         who = f"{printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
@@ -119,19 +119,21 @@ def plain_runs(listed: RunList) -> Iterator[str]:
     yield printable(listed.audit)
 
 
-_OF_ROLLUP: dict[Place, Callable[[Rollup, Looking, int], Iterator[str]]] = {
+_OF_ROLLUP: dict[Place, Callable[[Rollup, Looking], Iterator[str]]] = {
     Place.HELD: plain_held, Place.LATENCY: plain_latency, Place.EVENTS: plain_events,
 }  # fmt: skip
 
 
-def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """The lines of the view's screen, what its range or filter is wrong about first."""
     if at.fault:
         yield f"left out: {at.fault}"
-    counted = in_range(at.view.place, snapshot.rollup, snapshot, at, now_us)
+    if at.now_words:
+        yield f"range {at.view.range.text}, {at.now_words}"
+    counted = in_range(at.view.place, snapshot.rollup, snapshot, at)
     if at.view.place is Place.OVERVIEW:
-        yield from plain_overview(counted, at, entries, now_us)
+        yield from plain_overview(counted, at, entries, clock_us)
     elif at.view.place is Place.PAGES:
         yield from plain_pages(snapshot)
     else:
-        yield from _OF_ROLLUP[at.view.place](counted, at, now_us)
+        yield from _OF_ROLLUP[at.view.place](counted, at)

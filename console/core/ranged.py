@@ -41,7 +41,7 @@ def stretch(known: Rollup, span: Span) -> tuple[int, int, int]:
     return begin - (begin - first) % grain, end + (first - end) % grain, bin_us
 
 
-def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking, now_us: int) -> Rollup:
+def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking) -> Rollup:
     """The rollup with the tables that `place` shows counted of the view's range. May take seconds the first time; what a
     snapshot was asked for before is kept. Raises QueryStopped.
     """
@@ -49,8 +49,8 @@ def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking, n
         return known
     made = {}
     if place in (Place.OVERVIEW, Place.EVENTS):
-        if not len(left_of(known, "events", at, now_us).rows):
-            made = _latest(shown, at, now_us)
+        if not len(left_of(known, "events", at).rows):
+            made = _latest(shown, at)
     elif at.span != Span():
         times = stretch(known, at.span)
         make = _held if place is Place.HELD else _latency
@@ -72,8 +72,8 @@ def _latency(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table
     return library_rows(shown.ledger, shown.judged.settled, _COURSES, given)
 
 
-def _latest(shown: Snapshot, at: Looking, now_us: int) -> dict[str, pa.Table]:
-    found = Events(shown.ledger).before(None, parse_filter(at.view.filter), at.span, now_us, LATEST_EVENTS)
+def _latest(shown: Snapshot, at: Looking) -> dict[str, pa.Table]:
+    found = Events(shown.ledger).before(None, parse_filter(at.view.filter), at.span, at.now_us, LATEST_EVENTS)
     return {"events": found.rows} if len(found.rows) else {}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from textual.app import App
@@ -17,7 +17,7 @@ from console.core.commands import CommandError
 from console.core.desk import Desk
 from console.core.export import ExportError
 from console.core.filter_language import FilterError
-from console.core.looking import Looking, looking
+from console.core.looking import Looking, looking, range_now
 from console.core.rollup import Rollup
 from console.core.run_start import RunSetting
 from console.core.saved_views import SavedViewError, views_file
@@ -79,6 +79,10 @@ class DeskApp(App[None]):
         """What the view's range and filter mean. Raises Refused."""
         return looking(self.known, self.desk.view, self.now_us())
 
+    def range_now(self) -> int:
+        """What `now` means in a range, us UTC. Raises Refused."""
+        return range_now(self.known, self.desk.view, self.now_us())
+
     @property
     def whole(self) -> Rollup:
         """Of all of the record, also while a replay shows it as it was. Raises Refused before there is anything."""
@@ -86,7 +90,8 @@ class DeskApp(App[None]):
 
     def looked(self) -> tuple[int, int]:
         """First and last moment that is looked at, us UTC. Raises Refused."""
-        reach = extent(self.whole, looking(self.whole, self.desk.view, self.now_us()).span)
+        unplayed = replace(self.desk.view, replay=None)
+        reach = extent(self.whole, looking(self.whole, unplayed, self.now_us()).span)
         if reach is None:
             raise Refused("nothing is recorded in this range; z shows the whole record")
         return reach

@@ -26,11 +26,6 @@ _AXIS = 9
 MOST_ROWS = 200
 
 
-def pool_key(figure: HeldFigure) -> str:
-    """A pool's name in views and addresses."""
-    return f"{figure.worker}/{figure.pool}"
-
-
 def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
     """One pool a line: what is held, of how many, and when it would be full."""
     lines = []
@@ -38,9 +33,10 @@ def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
         held = f.held or 0.0
         share = "  – " if f.share is None else f"{f.share:>4.0%}"
         of = "?" if f.limit is None else f"{f.limit:,}"
-        text = Text(f"{shorten(printable(pool_key(f)), 24):<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
+        pool = shorten(printable(f"{f.worker}/{f.pool}"), 24)
+        text = Text(f"{pool:<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
         full = f.forecast.full_in_s[0] is not None
-        lines.append(Line(pool_key(f), text.append(f.forecast.words, style=palette.strong if full else palette.quiet)))
+        lines.append(Line(f.name, text.append(f.forecast.words, style=palette.strong if full else palette.quiet)))
     return lines
 
 

@@ -48,7 +48,7 @@ class IncidentsScreen(DeskScreen):
         self.query_one("#counts", Static).update(counts_line(known, width, palette) if known else "")
         if known is None:
             return
-        left = left_of(known, "incidents", app.looking(), app.now_us())
+        left = left_of(known, "incidents", app.looking())
         stood = stood_of(known, left, app.said, app.now_us())
         titles, lines = incident_table(known, stood, width, palette)
         self.query_one("#titles", Static).update(titles)

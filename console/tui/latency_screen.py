@@ -50,7 +50,7 @@ class LatencyScreen(RangedScreen):
         if known is None or told is not None:
             return
         known = self.ranged()[0]
-        left = left_of(known, "latency", app.looking(), app.now_us())
+        left = left_of(known, "latency", app.looking())
         titles, lines = length_table(self._lengths(known), width, palette)
         words = Text(
             " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
@@ -68,7 +68,7 @@ class LatencyScreen(RangedScreen):
     def _lengths(self, known: Rollup) -> tuple[Length, ...]:
         """Those that the view leaves, in its order."""
         app = self.console_app
-        left = left_of(known, "latency", app.looking(), app.now_us())
+        left = left_of(known, "latency", app.looking())
         return latency_figure(left.rows, known.tables["prefill-times"]).lengths
 
     def _draw_course(self, width: int) -> None:

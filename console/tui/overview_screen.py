@@ -56,8 +56,7 @@ class OverviewScreen(RangedScreen):
         known = desk.rollup
         if known is None:
             return
-        at, now = app.looking(), app.now_us()
-        figure = overview(self.ranged()[0], at.view, at.span, app.said, now)
+        figure = overview(self.ranged()[0], app.looking(), app.said, app.now_us())
         left, rows = (width - 1) // 2, app.size.height - OUTSIDE
         tail = max(rows // 4, 4) - 1
         above = rows - tail - 1

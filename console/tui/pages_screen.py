@@ -25,12 +25,13 @@ from console.core.page_view import (
     cell_at,
     moved,
     next_mark,
+    pool_fault,
     pool_looked_at,
-    pool_text,
     under,
     zoomed,
 )
 from console.core.places import Place
+from console.core.pool_names import pool_name
 from console.core.printable import counted
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, TimeRange, rfc3339
@@ -97,7 +98,14 @@ class PagesScreen(BackgroundScreen):
         reads, writes = int(picture.reads.sum()), int(picture.writes.sum())
         said = f"{counted(reads, 'foreign read')}, {counted(writes, 'late write')}"
         said += ", not filtered here" if app.desk.view.filter else ""
-        return view_line(app.desk.view, said, app.looking().fault, width, self.palette)
+        return view_line(app.looking(), said, width, self.palette)
+
+    def addressed(self, view: View) -> View:
+        """With the pool that is shown."""
+        if self._picture is None:
+            return view
+        (worker, epoch), pool = self._picture.whole.key, self._picture.whole.pool
+        return replace(view, pool=pool_name(worker, pool, epoch))
 
     def draw_body(self, width: int) -> None:
         """The map; another one where something else is looked at."""
@@ -130,6 +138,9 @@ class PagesScreen(BackgroundScreen):
         asked = _Asked(id(shown), key, span, (max(height, 1), width - MARGIN))
         if asked != self._asked:
             self._asked = asked
+            fault = pool_fault(shown, view)
+            if fault:
+                app.say_once(fault)
             self.compute("pages", partial(_pictured, shown, view, span, asked.size), self._take)
 
     def _take(self, picture: _Picture | None) -> None:
@@ -257,9 +268,9 @@ class PagesScreen(BackgroundScreen):
             return
         pools = app.desk.shown.pools
         here = pools.index((self._picture.whole.key, self._picture.whole.pool))
-        key, pool = pools[(here + 1) % len(pools)]
+        (worker, epoch), pool = pools[(here + 1) % len(pools)]
         view = app.desk.view.with_option(ROWS, None)
-        app.change(replace(view, pool=pool_text(key, pool), page=None))
+        app.change(replace(view, pool=pool_name(worker, pool, epoch), page=None))
 
     def do_next_incident(self) -> None:
         """The first mark of the next incident."""
@@ -277,7 +288,8 @@ class PagesScreen(BackgroundScreen):
         if shown is None or where is None:
             return
         first = next((m for m in shown.marks(*where).markers if m.incident == chosen), None)
-        view = replace(app.desk.view, pool=pool_text(*where))
+        (worker, epoch), pool = where
+        view = replace(app.desk.view, pool=pool_name(worker, pool, epoch))
         if first is not None:
             view = replace(view.with_option(ROWS, None).with_range(ALL), page=first.page, cursor_us=first.t_us)
         app.change(view)

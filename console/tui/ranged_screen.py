@@ -37,7 +37,7 @@ class RangedScreen(BackgroundScreen):
         times = stretch(known, at.span)
         key = (shown, times, at.view.filter)
         if self._counted is None or self._counted[0] != key:
-            work = partial(in_range, self.PLACE, known, shown, at, app.now_us())
+            work = partial(in_range, self.PLACE, known, shown, at)
             self.compute("the range", work, partial(self._keep, key))
         if self._counted is None:
             return known, "of the whole record; the range is being counted"

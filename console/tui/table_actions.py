@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
 from console.core.export import export
 from console.core.filter_language import parse_filter
 from console.core.looking import fields_of, left_of
@@ -34,7 +35,7 @@ class TableActions(DeskApp):
         parse_filter(text, fields_of(known))
         view = replace(self.desk.view, filter=text.strip())
         for sheet in known.sheets.values():
-            shown(sheet, view, at.span, self.now_us())
+            shown(sheet, view, at.span, at.now_us)
         self.change(view)
 
     def do_tenant(self, text: str) -> None:
@@ -57,9 +58,29 @@ class TableActions(DeskApp):
         if at.fault:
             raise Refused(at.fault)
         sheet = self.known.sheets[self.sheet_name]
-        left = left_of(self.known, self.sheet_name, at, self.now_us())
+        left = left_of(self.known, self.sheet_name, at)
         made = export(self.known, sheet, left, self.desk.view, text.strip(), Redaction())
         self.say(f"{self.keep_file(made.name, made.content)}: {left.words}", title="Exported")
+
+    def export_bundle(self) -> None:
+        """Write the evidence of the incident that is open or selected, elsewhere of the range, made beside the event loop."""
+        shown, at, incident = self.desk.shown, self.looking(), self.desk.incident
+        if shown is None:
+            raise Refused("the record has not been read yet; its evidence comes with the reading")
+        if at.fault:
+            raise Refused(at.fault)
+        is_one = incident is not None and self.desk.view.place in (Place.INCIDENT, Place.INCIDENTS, Place.OVERVIEW)
+        scope = incident_scope(incident) if is_one and incident is not None else range_scope(shown, at.span)
+
+        def make() -> None:
+            try:
+                made = evidence_bundle(shown, scope, at.view, Redaction())
+                words, title = f"{self.keep_file(made.name, made.content)}: the evidence of {scope.name}", "Exported"
+            except Refused as error:
+                words, title = str(error), "Not done"
+            self.call_from_thread(self.say, words, title)
+
+        self.run_worker(make, thread=True, group="bundle", exit_on_error=False)
 
     def keep_file(self, name: str, content: bytes) -> str:
         """Write a new file, numbered where the name is taken. Raises Refused."""

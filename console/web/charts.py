@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from console.core.flows import flows_of
-from console.core.held_capacity import HeldFigure, WhatIf
+from console.core.held_capacity import HeldFigure, WhatIf, figure_looked_at
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
@@ -72,27 +72,15 @@ def _swimlanes(asked: Asked, theme: str) -> Figure:
 
 
 def _held(asked: Asked, theme: str) -> Figure:
-    figure = held_asked(_counted(asked, Place.HELD), asked.view)
+    figure = held_asked(_counted(asked, Place.HELD), asked.view)[0]
     if figure is None:
         raise PageNotFound("No pool of this ledger has gauges.")
     return held_chart(figure, _span(asked, whole=False), theme)
 
 
-def held_asked(known: Rollup, view: View) -> HeldFigure | None:
-    """The pool that the view names, else the fullest; None where no pool has gauges. Raises PageNotFound, BadLink."""
-    figures = known.held_if(what_if(view))
-    if view.pool is None:
-        return next(iter(figures), None)
-    for figure in figures:
-        if view.pool == held_name(figure):
-            return figure
-    there = ", ".join(held_name(figure) for figure in figures) or "none"
-    raise PageNotFound(f"No pool {printable(view.pool)} has gauges. These have: {there}.")
-
-
-def held_name(figure: HeldFigure) -> str:
-    """`decode-0:kv`."""
-    return f"{figure.worker}:{figure.pool}"
+def held_asked(known: Rollup, view: View) -> tuple[HeldFigure | None, str]:
+    """The pool that the view names, else the fullest, and what is wrong with the name. Raises BadLink."""
+    return figure_looked_at(known.held_if(what_if(view)), view.pool)
 
 
 def what_if(view: View) -> WhatIf:

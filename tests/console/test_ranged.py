@@ -39,7 +39,7 @@ def micros(row):
 
 def counted(storm, view):
     known, now = storm.rollup, storm.data_us
-    return in_range(view.place, known, storm, looking(known, view, now), now)
+    return in_range(view.place, known, storm, looking(known, view, now))
 
 
 def test_what_is_held_in_a_range_is_what_its_gauges_say(storm):

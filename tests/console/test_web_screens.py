@@ -130,6 +130,14 @@ async def test_a_time_that_cannot_be_read_stays_as_it_was_typed(storm, params, r
         assert f'name="at" value="{back}"' in answer.text
 
 
+async def test_now_of_a_record_that_nobody_writes_is_its_end_and_is_said(client):
+    for path in ("/incidents", "/events", "/overview", "/held"):
+        text = (await client.get(f"{path}?from=-15m")).text
+        assert "-15m: now = 14:13:21Z, the record&#39;s end" in text, path
+        assert "now =" not in (await client.get(path)).text
+    assert "no event" not in (await client.get("/events?from=-1s")).text.lower()
+
+
 async def test_what_somebody_types_becomes_the_address(client):
     async with client:
         for given, location in (
