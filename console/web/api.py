@@ -49,6 +49,12 @@ def add_api(app: FastAPI, feed: Feed) -> None:
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
 
+    @app.get("/api/mark")
+    async def mark() -> JSONResponse:
+        """What a stream would say, for whom none reaches."""
+        await feed.fresh()
+        return JSONResponse({"mark": feed.mark})
+
     @app.get("/api/stream", response_class=EventSourceResponse)
     async def stream(
         seen: str = "", last_event_id: Annotated[str | None, Header()] = None
