@@ -55,13 +55,19 @@ def area_of(snapshot: Snapshot, view: View, span: Span) -> Area | None:
     found = pool_looked_at(snapshot, view)
     if found is None:
         return None
-    whole = whole_area(snapshot, *found)
+    whole = rows_area(snapshot, *found, view)
     start = whole.start_us if span.start_us is None else max(span.start_us, whole.start_us)
     end = whole.end_us if span.end_us is None else min(span.end_us, whole.end_us)
     if start >= end:
         start, end = whole.start_us, whole.end_us
+    return replace(whole, start_us=start, end_us=end)
+
+
+def rows_area(snapshot: Snapshot, key: WorkerKey, pool: str, view: View) -> Area:
+    """All time of a pool, and the pages that the view looks at."""
+    whole = whole_area(snapshot, key, pool)
     first, last = _rows(view.option(ROWS), whole)
-    return Area(whole.key, whole.pool, start, end, first, last)
+    return replace(whole, first_page=first, last_page=last)
 
 
 def _rows(text: str | None, whole: Area) -> tuple[int, int]:

@@ -49,6 +49,11 @@ class Asked:
     kept: Kept | None = None
 
     @property
+    def moment_us(self) -> int:
+        """The moment whose state is shown, us UTC."""
+        return self.view.moment_us(self.clock_us)
+
+    @property
     def looking(self) -> Looking:
         """The view as the core's figures take it. What is wrong with it was refused before."""
         words = "" if self.rollup is None else now_words(self.rollup, self.view, self.now_us)

@@ -23,8 +23,9 @@ from console.core.places import Place
 from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
-from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
+from console.core.run_list import STEP_MARKS, RunList, expectation, located, next_words, outcome, run_words, runs_at
 from console.core.sheet import Sheet
+from console.core.standing_words import standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
@@ -87,7 +88,7 @@ class Pages:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
-                "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._runs.listed(asked.clock_us), marks=STEP_MARKS,
+                "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._listed(asked), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
                 may_run=caller.visitor is not None and self._gate.may_write(caller.visitor) and self._runs.setting.may_start,
@@ -121,7 +122,7 @@ class Pages:
         left = left_of(sheet, asked)
         return self._render(
             "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
-            stood=stood_of(known, left, caller.entries, asked.clock_us),
+            stood=stood_of(known, left, caller.entries, asked.moment_us),
             heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None,
         )  # fmt: skip
@@ -144,7 +145,8 @@ class Pages:
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
-            flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS), standing=standing(incident, caller.entries, asked.clock_us),
+            flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
+            standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
             may_write=caller.visitor is not None and self._gate.may_write(caller.visitor),
             link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
         )  # fmt: skip
@@ -176,6 +178,10 @@ class Pages:
         listed = event_list(asked)
         rows = grid(listed.sheet, listed.left, asked, len(listed.left.rows))
         return self._render("events.html", asked, caller, title="Events", listed=listed, rows=rows)
+
+    def _listed(self, asked: Asked) -> RunList:
+        listed = self._runs.listed(asked.clock_us)
+        return listed if asked.view.replay is None else runs_at(listed, asked.moment_us)
 
     def _grid(self, name: str, asked: Asked, most: int) -> Grid:
         sheet = sheet_asked(name, asked)
