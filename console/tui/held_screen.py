@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.core.held_capacity import HeldFigure, figure_looked_at
-from console.core.looking import left_of
+from console.core.looking import incidents_left, left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.view import View
@@ -89,7 +89,9 @@ class HeldScreen(RangedScreen):
         of = self.ranged()[1]
         where = f"{printable(f'{figure.worker}/{figure.pool}')} {of}".rstrip()
         lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, where)]
-        lines += chart_lines(figure, app.desk.view.cursor_us, palette, width, height)
+        lines += chart_lines(
+            figure, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
+        )
         lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
         self.query_one("#held-chart", Canvas).show(lines)
 

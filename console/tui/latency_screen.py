@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.core.latency import Length, latency_figure
-from console.core.looking import left_of
+from console.core.looking import incidents_left, left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
@@ -80,7 +80,9 @@ class LatencyScreen(RangedScreen):
             return
         height = max(app.size.height - 10 - int(listed.styles.height.value if listed.styles.height else 1), 4)
         lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, of or "over time, UTC")]
-        lines += course_lines(length, app.desk.view.cursor_us, palette, width, height)
+        lines += course_lines(
+            length, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
+        )
         words = f" {length.below_floor} of {length.requests:,} below the floor of {length.floor_ms:,.1f} ms"
         if length.fastest:
             words += f"; fastest: {printable(', '.join(length.fastest))}"
