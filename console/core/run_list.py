@@ -58,6 +58,11 @@ class RunList:
         """A runbook by its id."""
         return next((book for book in self.runbooks if book.head.id == runbook_id), None)
 
+    def in_order_of(self, run_ids: list[str]) -> RunList:
+        """The same runs in another order."""
+        by_id = {run.run_id: run for run in self.runs}
+        return replace(self, runs=tuple(by_id[run_id] for run_id in run_ids))
+
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
         return next((run for run in self.runs if run.run_id == run_id), None)

@@ -17,6 +17,7 @@ from textual.binding import BindingType
 
 from console.core.page_map import Area, PageMap, mark_counts, page_map, whole_area
 from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
+from console.core.page_tables import allocations_of, marks_of
 from console.core.page_view import (
     ROWS,
     Cell,
@@ -33,13 +34,16 @@ from console.core.page_view import (
 from console.core.places import Place
 from console.core.pool_names import pool_name
 from console.core.printable import counted
+from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, TimeRange, rfc3339
 from console.core.view import View
+from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.lines import view_line
 from console.tui.notices import Notice, reading_notice
+from console.tui.own_tables import OwnTables, unfiltered
 from console.tui.page_grid import PageGrid
 from console.tui.page_lines import LEGEND_LINES, MARGIN, grid_lines, legend_lines, story_lines
 from console.tui.screen_base import bindings_of
@@ -71,7 +75,7 @@ class _Asked:
     size: tuple[int, int]
 
 
-class PagesScreen(BackgroundScreen):
+class PagesScreen(OwnTables, BackgroundScreen):
     """The page map."""
 
     PLACE: ClassVar[Place] = Place.PAGES
@@ -106,6 +110,14 @@ class PagesScreen(BackgroundScreen):
             return view
         (worker, epoch), pool = self._picture.whole.key, self._picture.whole.pool
         return replace(view, pool=pool_name(worker, pool, epoch))
+
+    def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
+        """Every mark and every allocation of the area in sight, of which the map filters none."""
+        app, picture = self.console_app, self._picture
+        if picture is None:
+            raise Refused("no pages are drawn yet")
+        sheets = (marks_of(picture.shown, picture.drawn.area), allocations_of(picture.shown, picture.drawn.area))
+        return tuple(unfiltered(sheet, replace(app.desk.view, sort=None), app.now_us()) for sheet in sheets)
 
     def draw_body(self, width: int) -> None:
         """The map; another one where something else is looked at."""
