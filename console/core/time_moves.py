@@ -37,6 +37,15 @@ def pointed(view: View, looked: tuple[int, int], at_us: int) -> View:
     return replace(view, cursor_us=min(max(at_us, looked[0]), looked[1]))
 
 
+def incident_beside(known: Rollup, looked: tuple[int, int], at_us: int, by: int) -> int | None:
+    """When the next incident after a moment was first seen, or the last one before it (`by` < 0); None = there is none."""
+    seen = [i.first_seen_us for i in known.incidents if i.first_seen_us is not None]
+    inside = [t for t in seen if looked[0] <= t <= looked[1]]
+    if by > 0:
+        return min((t for t in inside if t > at_us), default=None)
+    return max((t for t in inside if t < at_us), default=None)
+
+
 def zoomed(view: View, known: Rollup, looked: tuple[int, int], factor: float) -> View:
     """`factor` times as much time, around what is pointed at, else around the middle."""
     start, end = looked

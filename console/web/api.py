@@ -38,7 +38,7 @@ def add_api(app: FastAPI, feed: Feed) -> None:
         name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark"
     ) -> JSONResponse:
         await feed.fresh()
-        asked = ask(feed, f"/overview?{request.url.query}")
+        asked = await ask(feed, f"/overview?{request.url.query}")
         figure = await asyncio.to_thread(chart, name, asked, theme)
         return JSONResponse({"mark": asked.mark, **figure})
 
@@ -47,7 +47,7 @@ def add_api(app: FastAPI, feed: Feed) -> None:
         if fmt not in FORMATS:
             raise PageNotFound(f"There is no format {fmt}. There are: {', '.join(FORMATS)}.")
         await feed.fresh()
-        asked = ask(feed, f"/{place_of(name)}?{request.url.query}")
+        asked = await ask(feed, f"/{place_of(name)}?{request.url.query}")
         visitor: Visitor = request.state.visitor
         file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
@@ -55,7 +55,7 @@ def add_api(app: FastAPI, feed: Feed) -> None:
 
     async def bundle(request: Request, address: str) -> Response:
         await feed.fresh()
-        asked = ask(feed, address)
+        asked = await ask(feed, address)
         file = await asyncio.to_thread(_bundle, asked, request.state.visitor)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)

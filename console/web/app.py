@@ -41,6 +41,7 @@ from console.web.guard import Guard
 from console.web.intake import Intake, add_intake
 from console.web.metrics import add_metrics
 from console.web.pages import PLACES, Caller, Pages
+from console.web.past import PastFailed
 from console.web.run_forms import RunForms
 from console.web.triage_forms import TriageForms
 from console.web.write_check import check_writer
@@ -136,7 +137,7 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
     async def screen(request: Request) -> Response:
         address = address_of(request)
         await feed.fresh()
-        asked = ask(feed, address)
+        asked = await ask(feed, address)
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
@@ -171,6 +172,10 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
     @app.exception_handler(NotReadYet)
     async def not_yet(request: Request, _: NotReadYet) -> Response:
         return answer(request, "the ledger has not been read yet", 503)
+
+    @app.exception_handler(PastFailed)
+    async def no_past(request: Request, error: PastFailed) -> Response:
+        return answer(request, f"{error}.", 500)
 
     async def unreadable(request: Request, error: Exception) -> Response:
         return answer(request, f"{error}.", 400, error)

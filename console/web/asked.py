@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
-from console.core.looking import Looking, now_words, range_now
+from console.core.looking import Looking, looking, now_words, range_now
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
@@ -18,11 +18,13 @@ from console.core.printable import printable
 from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
+from console.core.time_moves import extent
 from console.core.time_range import ALL, Span, parse_range
-from console.core.view import View
-from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link
+from console.core.view import Cue, View
+from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link, to_query
 from console.web.feed import Feed
 from console.web.kept import Kept
+from console.web.replaying import Replaying, replaying
 
 BESIDE = frozenset({"theme", "before", "after"})
 """What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
@@ -36,7 +38,8 @@ class PageNotFound(Exception):
 class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
-    `kept`: what was worked out of the snapshot; None as long as there is none.
+    `kept`: what was worked out of the snapshot; None as long as there is none. `replaying`: where a replay stands; its desk
+    shows the record as it was there.
     """
 
     desk: Desk
@@ -47,6 +50,7 @@ class Asked:
     clock_us: int
     beside: Mapping[str, str] = field(default_factory=dict)
     kept: Kept | None = None
+    replaying: Replaying | None = None
 
     @property
     def moment_us(self) -> int:
@@ -75,12 +79,56 @@ class Asked:
         return to_link(replace(self.view, **changes))  # type: ignore[arg-type]
 
     def tab(self, place: Place) -> str:
-        """The address of another screen: range and filter go along."""
-        return to_link(View(place=place, range=self.view.range, filter=self.view.filter))
+        """The address of another screen: range and filter go along, and a replay."""
+        return to_link(replace(self._carried, place=place, range=self.view.range, filter=self.view.filter))
+
+    @property
+    def _carried(self) -> View:
+        if self.view.replay is None:
+            return View()
+        return View(mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)
+
+    @property
+    def carried(self) -> str:
+        """What of the query goes along to another page whatever is looked at there: a replay, else nothing."""
+        return to_query(self._carried)
+
+    @property
+    def carried_pairs(self) -> list[tuple[str, str]]:
+        """The same for a form."""
+        return parse_qsl(self.carried)
+
+    @property
+    def replay_link(self) -> str:
+        """The address that plays the record from what is pointed at."""
+        first = None if self.rollup is None else self.rollup.first_us
+        return to_link(replace(self.view.on(Cue.PLAY), cursor_us=self.view.cursor_us or first))
 
 
-def ask(feed: Feed, address: str) -> Asked:
-    """Read an address (path and query) over what the feed shows. Raises BadLink and BadRange."""
+async def ask(feed: Feed, address: str) -> Asked:
+    """Read an address (path and query) over what the feed shows, or over the record as it was where the address replays it.
+
+    Raises BadLink, BadRange and PastFailed.
+    """
+    asked, known = _read(feed, address), feed.desk.rollup
+    if asked.view.replay is None:
+        return asked
+    reach = extent(known, looking(known, replace(asked.view, replay=None), asked.clock_us).span) if known else None
+    if feed.kept is None or known is None or reach is None:  # what is remembered is not what was
+        return replace(asked, desk=replace(asked.desk, shown=None, live=None, remembered=None), kept=None)
+    at = min(max(reach[0] if asked.view.cursor_us is None else asked.view.cursor_us, reach[0]), reach[1])
+    view, whole = replace(asked.view, cursor_us=at), feed.kept
+    is_end = at >= (whole.snapshot.data_us or 0)
+    past = whole if is_end else await feed.past.at(whole.snapshot, at)
+    desk = replace(asked.desk, view=view, shown=past.snapshot if past else None, live=None, remembered=None)
+    shown_us = at if is_end else past.snapshot.taken_us if past else None
+    stands = replaying(view, whole.snapshot.rollup, reach, shown_us, range_now(known, View(), asked.clock_us))
+    now = range_now(known, view, asked.clock_us)
+    span = view.range.resolve(now, known.span)
+    return replace(asked, desk=desk, view=view, span=span, now_us=now, kept=past, replaying=stands)
+
+
+def _read(feed: Feed, address: str) -> Asked:
     path, _, query = address.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     beside = {name: value for name, value in pairs if name in BESIDE}

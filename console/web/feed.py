@@ -16,6 +16,7 @@ from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.web.kept import Kept
+from console.web.past import Past
 
 POLL_SECONDS, EDGE_SECONDS = 1.0, 0.5
 STALE_TELL_S = 5.0
@@ -45,6 +46,7 @@ class Feed:
         self._edge: asyncio.Task[None] | None = None
         self._began = self._next_look = self._next_edge = self._told_stale = 0.0
         self.kept: Kept | None = None
+        self.past = Past(patience_s)
 
     @property
     def mark(self) -> str:

@@ -5,7 +5,7 @@ Invariant: autoescape is on and every text of the ledger has been through `print
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
 from console.web.keys import web_key
 from console.web.lineage_svg import draw
+from console.web.replaying import STEPS
 from console.web.run_forms import RunForms
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
@@ -84,14 +85,24 @@ class Pages:
         return self._environment.get_template("login.html").render(target=target, problem=problem)
 
     def screen(self, asked: Asked, caller: Caller) -> str:
-        """The page of the view. Raises PageNotFound, BadLink, FilterError."""
+        """The page of the view; what was not there yet at the moment of a replay is no fault. Raises PageNotFound, BadLink,
+        FilterError.
+        """
+        try:
+            return self._screen(asked, caller)
+        except PageNotFound as error:
+            if asked.replaying is None:
+                raise
+            return self._render("not_then.html", asked, caller, title=asked.view.place.capitalize(), words=str(error))
+
+    def _screen(self, asked: Asked, caller: Caller) -> str:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
                 "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._listed(asked), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
-                may_run=caller.visitor is not None and self._gate.may_write(caller.visitor) and self._runs.setting.may_start,
+                may_run=self._may_write(asked, caller) and self._runs.setting.may_start,
             )  # fmt: skip
         known = asked.rollup
         if known is None:
@@ -147,8 +158,8 @@ class Pages:
             drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
             standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
-            may_write=caller.visitor is not None and self._gate.may_write(caller.visitor),
-            link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
+            may_write=self._may_write(asked, caller),
+            link=lambda **query: _address(incident.id, query, asked.carried),
         )  # fmt: skip
 
     def _pages(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -183,6 +194,10 @@ class Pages:
         listed = self._runs.listed(asked.clock_us)
         return listed if asked.view.replay is None else runs_at(listed, asked.moment_us)
 
+    def _may_write(self, asked: Asked, caller: Caller) -> bool:
+        """Whether forms are drawn: never over the record as it was."""
+        return asked.view.replay is None and caller.visitor is not None and self._gate.may_write(caller.visitor)
+
     def _grid(self, name: str, asked: Asked, most: int) -> Grid:
         sheet = sheet_asked(name, asked)
         return grid(sheet, left_of(sheet, asked), asked, most)
@@ -199,9 +214,15 @@ class Pages:
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
-                "typed": None, "fault": None, "key": web_key, **values,
+                "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
             }
         )  # fmt: skip
+
+
+def _address(incident_id: str, query: Mapping[str, object], carried: str) -> str:
+    """An incident's, with what is selected in it and what goes along."""
+    parts = "&".join(filter(None, [urlencode(query), carried]))
+    return f"/incidents/{incident_id}" + (f"?{parts}" if parts else "")
 
 
 def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:

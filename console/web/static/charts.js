@@ -24,7 +24,7 @@ async function draw(place) {
   place.on("plotly_relayout", (change) => dragged(place, change));
   place.on("plotly_click", (event) => {
     const id = event.points[0].customdata;
-    if (place.dataset.chart === "swimlanes" && id) location.assign(`/incidents/${encodeURIComponent(id)}`);
+    if (place.dataset.chart === "swimlanes" && id) location.assign(`/incidents/${encodeURIComponent(id)}${live.dataset.carried ? `?${live.dataset.carried}` : ""}`);
   });
   place.dataset.ready = "1";
 }

@@ -40,16 +40,22 @@ function keepCharts(fresh) {
 }
 
 async function refresh(whole) {
-  const answer = await fetch(location.href, { headers: { "X-Fragment": "1" }, cache: "no-store" });
+  const address = location.href;
+  const answer = await fetch(address, { headers: { "X-Fragment": "1" }, cache: "no-store" });
   if (answer.status === 401) { location.reload(); return; }
   if (!answer.ok && answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
-  if (!fragment?.dataset.mark) return;
+  if (!fragment?.dataset.mark || address !== location.href) return;
   const kept = remember(live);
   keepCharts(fragment);
   live.replaceChildren(...fragment.querySelector(".live").childNodes);
   Object.assign(live.dataset, fragment.dataset);
-  if (whole) bar.replaceChildren(...fragment.querySelector(".bar").childNodes);
+  const fresh = fragment.querySelector(".bar");
+  if (whole) bar.replaceChildren(...fresh.childNodes);
+  else if (live.dataset.replay) { // what is written into the lines for time and filter stays
+    bar.querySelector("nav").replaceWith(fresh.querySelector("nav"));
+    bar.querySelector("[name=at]").value = fresh.querySelector("[name=at]").value;
+  }
   restore(kept);
   document.dispatchEvent(new Event("kvwitness:refreshed"));
 }
@@ -103,6 +109,7 @@ const others = new BroadcastChannel("kvwitness");
 let letGo = null;
 // A range that stands still is not drawn again, but once where the page is older than this server's first reading.
 function heard(mark) {
+  if (live.dataset.replay) return; // what comes in changes nothing of what was
   if (mark === live.dataset.mark) return;
   if (live.dataset.follows === "no" && !live.dataset.mark.endsWith(".0")) { tellOfNews(); return; }
   news();
@@ -189,7 +196,7 @@ pause.addEventListener("click", () => {
 
 // A key goes to what carries it, unless somebody is typing.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=range]), select, textarea")) return;
   if (event.key === " " && event.target.closest("a, button, summary, .scroll")) return;
   const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   if (!target) return;
