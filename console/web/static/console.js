@@ -39,11 +39,25 @@ function keepCharts(fresh) {
   }
 }
 
+// Refused (the key is gone or was changed): that is said, and tried again until it is mended, here or in another tab.
+const RETRY_MS = 5000;
+let retry = null;
+function again(is) {
+  clearTimeout(retry);
+  retry = is ? setTimeout(tryAgain, RETRY_MS) : null;
+}
+async function tryAgain() {
+  if (document.hidden) { again(true); return; }
+  try { await refresh(false); hearing(true); follow(); } catch { again(true); }
+}
+
 async function refresh(whole) {
   const address = location.href;
   const answer = await fetch(address, { headers: { "X-Fragment": "1" }, cache: "no-store" });
-  if (answer.status === 401) { location.reload(); return; }
-  if (!answer.ok && answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
+  const refused = answer.status === 401 || answer.status === 403;
+  document.getElementById("refused")?.toggleAttribute("hidden", !refused);
+  again(refused);
+  if (refused || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fragment?.dataset.mark || address !== location.href) return;
   const kept = remember(live);
@@ -65,7 +79,7 @@ let silent = null;
 function hearing(is) {
   clearTimeout(silent);
   if (is) document.getElementById("lost")?.setAttribute("hidden", "");
-  else silent = setTimeout(() => document.getElementById("lost")?.removeAttribute("hidden"), 5000);
+  else silent = setTimeout(() => document.getElementById("lost")?.toggleAttribute("hidden", retry !== null), 5000);
 }
 
 function tellOfNews() {
@@ -90,9 +104,12 @@ async function news() {
 // Another address of the same screen, without leaving it.
 async function show(address) {
   history.pushState(null, "", address);
-  await refresh(true);
+  await redraw(true);
 }
-addEventListener("popstate", () => refresh(true));
+async function redraw(whole) {
+  try { await refresh(whole); hearing(true); } catch { hearing(false); }
+}
+addEventListener("popstate", () => redraw(true));
 
 // One stream for all tabs of a browser, which allows six connections to a server: the tab that holds the lock listens
 // and tells the others. Without locks (no secure context) every visible tab has its own.
@@ -116,7 +133,7 @@ function listen(over) {
   stream.addEventListener("open", () => hearing(true));
   stream.addEventListener("error", () => {
     hearing(false);
-    if (stream.readyState === EventSource.CLOSED) letGo?.end(); // refused for good: a reload asks for the token
+    if (stream.readyState === EventSource.CLOSED) { letGo?.end(); again(true); } // refused: a browser tries no more by itself
   });
   stream.addEventListener("snapshot", (event) => {
     const { mark } = JSON.parse(event.data);
@@ -132,10 +149,11 @@ function follow() {
   if (asking || letGo) return;
   others.postMessage({});
   if (!navigator.locks) { listen(() => {}); return; }
-  asking = new AbortController();
-  navigator.locks.request("kvwitness-stream", { signal: asking.signal }, () => new Promise(listen)).catch(() => {});
+  const mine = asking = new AbortController();
+  navigator.locks.request("kvwitness-stream", { signal: mine.signal }, () => new Promise(listen)).catch(() => {})
+    .finally(() => { if (asking === mine) asking = null; });
 }
-document.addEventListener("visibilitychange", follow);
+document.addEventListener("visibilitychange", () => { if (retry && !document.hidden) tryAgain(); else follow(); });
 addEventListener("pagehide", () => { asking?.abort(); asking = null; letGo?.end(); });
 addEventListener("pageshow", follow);
 
