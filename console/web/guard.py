@@ -1,6 +1,6 @@
 """ASGI middleware: who may look, where a form may come from, and the headers that keep a page to itself.
 
-Invariant: no answer but the login page and its style sheet is given without a token; nothing is accepted that a page of
+Invariant: no answer but the login page, its style sheet and its script is given without a token; nothing is accepted that a page of
 another origin sent; every answer carries the policy.
 """
 
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-OPEN_PATHS = frozenset({"/login", "/static/console.css", intake.PATH})
+OPEN_PATHS = frozenset({"/login", "/static/console.css", "/static/login.js", intake.PATH})
 """Alerts come in with a token of their own, which opens nothing else."""
 READING = frozenset({"GET", "HEAD"})
 

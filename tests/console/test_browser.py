@@ -246,6 +246,34 @@ def test_a_wrong_token_meets_a_clear_page_and_the_right_one_gets_in(finished_led
     assert [c for c in watched.complaints if "401" not in c] == []
 
 
+def test_a_page_that_was_refused_goes_on_when_the_key_is_mended(live_scene, served, watch):
+    console, watched = served(Path("live-ledger")), watch()
+    page, context = watched.page, watched.page.context
+    page.goto(f"{console.url}incidents?token={console.token}")
+    page.locator(".mode", has_text="LIVE").wait_for()
+    page.evaluate("() => { window.sameDocument = true; }")
+    context.clear_cookies()
+    ordinary(live_scene, "unseen", ACME, 40, 4)
+    live_scene.flush()
+    page.locator("#refused", has_text="token is not taken any more").wait_for()
+    assert "6 responses" in page.locator(".counts").first.inner_text()
+    refused = context.new_page()
+    assert refused.goto(f"{console.url}events").status == 401
+    refused.get_by_role("heading", name="Token needed").wait_for()
+    other = context.new_page()
+    other.goto(f"{console.url}?token={console.token}")
+    page.bring_to_front()
+    page.get_by_text("7 responses").wait_for()
+    page.locator("#refused").wait_for(state="hidden")
+    assert page.evaluate("() => window.sameDocument")
+    ordinary(live_scene, "seen", ACME, 40, 4)
+    live_scene.flush()
+    page.get_by_text("8 responses").wait_for()
+    refused.bring_to_front()
+    refused.get_by_role("heading", name="Events").wait_for()
+    assert [c for c in watched.complaints if "401" not in c] == []
+
+
 def test_pages_can_be_used_by_everybody(finished_ledger, served, watch):
     """axe-core finds nothing, in both themes."""
     from axe_playwright_python.sync_playwright import Axe
@@ -323,5 +351,5 @@ def test_a_page_that_is_refused_asks_no_more_and_says_what_to_do(finished_ledger
     for path in ("stream*", "mark"):
         page.route(f"**/api/{path}", lambda route: route.fulfill(status=status))
     page.goto(f"{console.url}runs?token={console.token}")
-    page.locator("#lost", has_text="reload it to give the token").wait_for()
+    page.locator("#refused", has_text="token is not taken any more").wait_for()
     assert [c for c in watched.complaints if str(status) not in c] == []

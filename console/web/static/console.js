@@ -39,11 +39,25 @@ function keepCharts(fresh) {
   }
 }
 
+// Refused (the key is gone or was changed): that is said, and tried again until it is mended, here or in another tab.
+const RETRY_MS = 5000;
+let retry = null;
+function again(is) {
+  clearTimeout(retry);
+  retry = is ? setTimeout(tryAgain, RETRY_MS) : null;
+}
+async function tryAgain() {
+  if (document.hidden) { again(true); return; }
+  try { await refresh(false); hearing(true); follow(); } catch { again(true); }
+}
+
 async function refresh(whole) {
   const address = location.href;
   const answer = await fetch(address, { headers: { "X-Fragment": "1" }, cache: "no-store" });
-  if (answer.status === 401) { location.reload(); return; }
-  if (!answer.ok && answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
+  const refused = answer.status === 401 || answer.status === 403;
+  document.getElementById("refused")?.toggleAttribute("hidden", !refused);
+  again(refused);
+  if (refused || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fragment?.dataset.mark || address !== location.href) return;
   const kept = remember(live);
@@ -68,7 +82,7 @@ function showLost() {
   const box = document.getElementById("lost");
   if (!box) return;
   box.textContent = lost;
-  box.hidden = !lost;
+  box.hidden = !lost || retry !== null;
 }
 function hearing(is, words = "CUT OFF: this page hears nothing from the console; it asks again by itself") {
   why = is ? "" : words;
@@ -99,9 +113,12 @@ async function news() {
 // Another address of the same screen, without leaving it.
 async function show(address) {
   history.pushState(null, "", address);
-  await refresh(true);
+  await redraw(true);
 }
-addEventListener("popstate", () => refresh(true));
+async function redraw(whole) {
+  try { await refresh(whole); hearing(true); } catch { hearing(false); }
+}
+addEventListener("popstate", () => redraw(true));
 
 // One stream for all tabs of a browser, which allows six connections to a server: the tab that holds the lock listens
 // and tells the others. Without locks (no secure context) every visible tab has its own.
@@ -119,8 +136,8 @@ others.addEventListener("message", (event) => {
   else if (letGo?.mark) others.postMessage({ mark: letGo.mark });
 });
 
-// While the stream is away the page asks in its place, after growing waits, and opens the stream again each time. Only a
-// refusal (401, 403) ends that: who reloads the page is asked for the token.
+// While the stream is away the page asks in its place, after growing waits, and opens the stream again each time; a refusal
+// (401, 403) is waited out as every other.
 const FIRST_WAIT_MS = 1000, LONGEST_WAIT_MS = 30000;
 let away = null;
 let wait = FIRST_WAIT_MS;
@@ -142,8 +159,10 @@ async function ask() {
   away = null;
   if (!letGo) return;
   if (answer?.status === 401 || answer?.status === 403) {
-    hearing(false, "CUT OFF: the console refuses this page; reload it to give the token");
+    hearing(false);
     letGo.end();
+    document.getElementById("refused")?.removeAttribute("hidden");
+    again(true);
     return;
   }
   letGo.open();
@@ -180,10 +199,11 @@ function follow() {
   if (asking || letGo) return;
   others.postMessage({});
   if (!navigator.locks) { listen(() => {}); return; }
-  asking = new AbortController();
-  navigator.locks.request("kvwitness-stream", { signal: asking.signal }, () => new Promise(listen)).catch(() => {});
+  const mine = asking = new AbortController();
+  navigator.locks.request("kvwitness-stream", { signal: mine.signal }, () => new Promise(listen)).catch(() => {})
+    .finally(() => { if (asking === mine) asking = null; });
 }
-document.addEventListener("visibilitychange", follow);
+document.addEventListener("visibilitychange", () => { if (retry && !document.hidden) tryAgain(); else follow(); });
 addEventListener("pagehide", () => { asking?.abort(); asking = null; letGo?.end(); });
 addEventListener("pageshow", follow);
 

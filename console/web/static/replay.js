@@ -19,17 +19,17 @@ function withValue(query, name, value) {
   return there.test(query) ? query.replace(there, `$1${name}=${value}`) : `${query}${query ? "&" : "?"}${name}=${value}`;
 }
 
-async function draw_moment(us, speed) {
+async function drawMoment(us, speed) {
   let query = withValue(location.search, "at", moment(us));
   if (speed) query = withValue(query, "speed", speed);
   history.replaceState(null, "", location.pathname + query);
   live.dataset.at = us;
-  await redraw();
+  await drawn();
 }
 
-async function redraw() {
+async function drawn() {
   asked = true;
-  try { await refresh(false); hearing(true); } catch { hearing(false); } finally { asked = false; sayStill(); }
+  try { await redraw(false); } finally { asked = false; sayStill(); }
 }
 
 function sayStill() {
@@ -42,11 +42,11 @@ async function tick() {
   if (asked || passed < STEP_MS - 50) return;
   movedAt = performance.now();
   const { replay, at, last, speed, behind } = live.dataset;
-  if (document.hidden || scrubbing) return;
+  if (document.hidden || scrubbing || retry) return;
   if (replay === "playing" && !still.matches && at) {
     const next = Math.min(Number(at) + Math.round(passed * 1000 * Number(speed)), Number(last));
-    await draw_moment(next, next >= Number(last) ? `${speed},standing` : null);
-  } else if (behind === "yes") await redraw();
+    await drawMoment(next, next >= Number(last) ? `${speed},standing` : null);
+  } else if (behind === "yes") await drawn();
 }
 setInterval(tick, STEP_MS / 4);
 
@@ -62,7 +62,7 @@ document.addEventListener("input", (event) => {
 document.addEventListener("change", async (event) => {
   if (event.target.id !== "scrub") return;
   event.target.defaultValue = event.target.value;
-  await draw_moment(momentOf(event.target), null);
+  await drawMoment(momentOf(event.target), null);
   scrubbing = false;
 });
 
@@ -72,7 +72,7 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   movedAt = performance.now();
   history.pushState(null, "", link.href);
-  redraw();
+  drawn();
 });
 
 still.addEventListener("change", sayStill);
