@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, BinaryIO, TypeVar
 
-from console.core.export import export
+from textual.worker import Worker, WorkerState
+
+from console.core.event_export import Written, events_file, export_events
+from console.core.event_window import Looked
+from console.core.events import Events
+from console.core.export import checked, export
 from console.core.filter_language import parse_filter
-from console.core.looking import fields_of, left_of
+from console.core.looking import Looking, fields_of, left_of
 from console.core.places import Place
 from console.core.redaction import Redaction
 from console.core.sheet import shown
 from console.core.view import Sort
 from console.tui.app_base import DeskApp, Refused
 
+T = TypeVar("T")
+EXPORT = "export"
+"""The group of the worker that writes events into a file."""
 SHEET_OF = {
     Place.OVERVIEW: "incidents", Place.INCIDENTS: "incidents", Place.INCIDENT: "incidents", Place.PAGES: "events",
     Place.HELD: "holders", Place.LATENCY: "latency", Place.EVENTS: "events", Place.RUNS: "incidents",
@@ -53,16 +63,45 @@ class TableActions(DeskApp):
 
     def do_export(self, text: str) -> None:
         """Write the table as it stands into a file that was not there before."""
-        at = self.looking()
+        at, fmt = self.looking(), checked(text.strip())
         if at.fault:
             raise Refused(at.fault)
+        if self.sheet_name == "events":
+            self._export_events(at, fmt)
+            return
         sheet = self.known.sheets[self.sheet_name]
         left = left_of(self.known, self.sheet_name, at, self.now_us())
-        made = export(self.known, sheet, left, self.desk.view, text.strip(), Redaction())
-        self.say(f"{self.keep_file(made.name, made.content)}: {left.words}", title="Exported")
+        made = export(self.known, sheet, left, self.desk.view, fmt, Redaction())
+        path, _ = self.keep_file(made.name, lambda file: file.write(made.content))
+        self.say(f"{path}: {left.words}", title="Exported")
 
-    def keep_file(self, name: str, content: bytes) -> str:
-        """Write a new file, numbered where the name is taken. Raises Refused."""
+    def _export_events(self, at: Looking, fmt: str) -> None:
+        """All of range and filter, beside the event loop: it takes as long as the record is long."""
+        shown, known, view = self.desk.shown, self.known, self.desk.view
+        if shown is None:
+            raise Refused(
+                "events are exported from the record, which has not been read yet; wait for the first picture"
+            )
+        looked = Looked(parse_filter(at.view.filter), at.span, self.now_us())
+
+        def write(file: BinaryIO) -> Written:
+            return export_events(known, Events(shown.ledger), looked, view, fmt, Redaction(), file)
+
+        self.run_worker(
+            lambda: self.keep_file(events_file(known, fmt), write), thread=True, group=EXPORT, name=fmt, exit_on_error=False
+        )  # fmt: skip
+
+    def take_export(self, worker: Worker[Any]) -> None:
+        """Say where the events are, or why they are nowhere."""
+        if worker.state is WorkerState.ERROR:
+            self.say(str(worker.error), title="Not done")
+        elif worker.state is WorkerState.SUCCESS and worker.result is not None:
+            path, written = worker.result
+            self.say(f"{path}: {written.words}", title="Exported")
+
+    def keep_file(self, name: str, write: Callable[[BinaryIO], T]) -> tuple[str, T]:
+        """Have a new file written, numbered where the name is taken: its path, and what `write` gave; none is left where
+        that failed. Raises Refused."""
         stem, _, ending = name.rpartition(".")
         directory = self.around.exports
         if directory.resolve().is_relative_to(self.source.path.resolve()):
@@ -72,11 +111,17 @@ class TableActions(DeskApp):
         for number in range(1, 1000):
             path = directory / (name if number == 1 else f"{stem}-{number}.{ending}")
             try:
-                with path.open("xb") as file:
-                    file.write(content)
-                return str(path)
+                file = path.open("xb")
             except FileExistsError:
                 continue
             except OSError as error:
                 raise Refused(f"{path}: {error.strerror}; nothing was exported") from error
+            try:
+                with file:
+                    return str(path), write(file)
+            except BaseException as error:
+                path.unlink(missing_ok=True)
+                if isinstance(error, OSError):
+                    raise Refused(f"{path}: {error.strerror}; nothing was exported") from error
+                raise
         raise Refused(f"{directory} holds a thousand files named {name}; move them away")
