@@ -65,7 +65,7 @@ async def walk(ledger: Path, kept: Path, began: float) -> None:
         await pilot.pause()
         said("the gravest incident", line_with(app, "▲P1"), began)
         await press_shown(pilot, app, "enter", "↵ open")
-        while not isinstance(app.screen, IncidentScreen):
+        while not isinstance(app.screen, IncidentScreen) or app.screen.is_computing:
             await pilot.pause(0.05)
         await pilot.pause()
         said("↵: the response", line_with(app, "VICTIM"), began)

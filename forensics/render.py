@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
@@ -33,32 +34,62 @@ def write(
         meta = {"kvwitness": json.dumps(envelope, default=str)}
         pq.write_table(rows.replace_schema_metadata(meta), out, write_page_checksum=True)
         return
-    if fmt in ("json", "jsonl"):
-        plain = [_jsonable(row) for row in rows.to_pylist()]
-        if fmt == "json":
-            text = json.dumps({**envelope, "rows": plain}, indent=2) + "\n"
-        else:
-            text = "".join(json.dumps(row) + "\n" for row in plain)
-    elif fmt == "csv":
-        text = _csv(rows)
-    elif fmt == "md":
-        text = _markdown(rows, columns, tz)
-    else:
+    if fmt == "json":
+        text = json.dumps({**envelope, "rows": [_jsonable(row) for row in rows.to_pylist()]}, indent=2) + "\n"
+    elif fmt == "table":
         text = _table(rows, columns, tz)
+    else:
+        text = _head(fmt, rows.schema, columns) + _body(fmt, rows, columns, tz)
     out.write(text.encode())
     out.flush()
+
+
+def write_parts(
+    parts: Iterable[pa.Table], fmt: str, out: BinaryIO, *, schema: pa.Schema, envelope: Callable[[], dict[str, Any]],
+    columns: list[str], tz: ZoneInfo,
+) -> None:  # fmt: skip
+    """Write rows that come part by part, each of `schema`, as csv, jsonl, md or parquet: memory holds one part at a time.
+    `envelope` is asked for when all of them are written."""
+    if fmt == "parquet":
+        # Without a schema of Arrow's own, readers find what is added at the end.
+        with pq.ParquetWriter(out, schema, write_page_checksum=True, store_schema=False) as file:
+            for part in parts:
+                file.write_table(part)
+            file.add_key_value_metadata({"kvwitness": json.dumps(envelope(), default=str)})
+        return
+    out.write(_head(fmt, schema, columns).encode())
+    for part in parts:
+        out.write(_body(fmt, part, columns, tz).encode())
+    out.flush()
+
+
+def _head(fmt: str, schema: pa.Schema, columns: list[str]) -> str:
+    """What stands above the rows of csv and md."""
+    if fmt == "csv":
+        return _csv([schema.names])
+    return "| " + " | ".join(columns) + " |\n|" + "---|" * len(columns) + "\n" if fmt == "md" else ""
+
+
+def _body(fmt: str, rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
+    """Rows as lines of csv, jsonl or md."""
+    if fmt == "md":
+        return "".join(
+            "| " + " | ".join(_shown(v, tz).replace("|", "\\|") for v in row.values()) + " |\n"
+            for row in rows.select(columns).to_pylist()
+        )
+    plain = (_jsonable(row) for row in rows.to_pylist())
+    if fmt == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in plain)
+    return _csv([_cell(value) for value in row.values()] for row in plain)
 
 
 def _jsonable(row: Row) -> Row:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _csv(rows: pa.Table) -> str:
+def _csv(lines: Iterable[list[Any]]) -> str:
     sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(rows.column_names)
-    for row in rows.to_pylist():
-        writer.writerow([_cell(value) for value in _jsonable(row).values()])
+    csv.writer(sink, lineterminator="\n").writerows(lines)
     return sink.getvalue()
 
 
@@ -103,10 +134,3 @@ def _table(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
     width = console.width if console.is_terminal else 200
     Console(file=sink, width=width, highlight=False, markup=False, emoji=False).print(table)
     return sink.getvalue()
-
-
-def _markdown(rows: pa.Table, columns: list[str], tz: ZoneInfo) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    for row in rows.select(columns).to_pylist():
-        lines.append("| " + " | ".join(_shown(v, tz).replace("|", "\\|") for v in row.values()) + " |")
-    return "\n".join(lines) + "\n"

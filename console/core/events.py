@@ -1,11 +1,13 @@
 """Rows of all tables of a ledger as one list of events in time, page by page.
 
 Invariant: a page costs the same however long the record is: places are found by key, never by counting, and a filter
-looks at `MAX_SEARCHED` rows at most before it says how far it came. Order: time, then worker, epoch, seq.
+looks at `MAX_SEARCHED` rows at most before it says how far it came. Only `all` goes through the whole range, for files.
+Order: time, then worker, epoch, seq.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -144,6 +146,18 @@ class Events:
             self._at(at) if at < high else None,
             high - low,
         )
+
+    def all(self, wanted: Filter, span: Span, now_us: int) -> Iterator[pa.Table]:
+        """Every event of the range that the filter leaves, in order, some thousands at a time. Raises FilterError."""
+        low, high = self._bounds(span)
+        kept: list[pa.Table] = []
+        for at in range(low, high, _BLOCK):
+            kept.append(filter_rows(wanted, self._rows(at, min(at + _BLOCK, high)), now_us).rows)
+            if sum(map(len, kept)) >= MAX_SEARCHED:
+                yield _joined(kept)
+                kept = []
+        if any(map(len, kept)):
+            yield _joined(kept)
 
     def between(self, start: EventKey | None, end: EventKey | None, span: Span) -> int:
         """How many events of the range stand from `start` on and before `end`; None = as far as the range goes."""

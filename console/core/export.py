@@ -40,6 +40,13 @@ class Exported:
     content: bytes
 
 
+def checked(fmt: str) -> str:
+    """The format, if it is one. Raises ExportError."""
+    if fmt not in FORMATS:
+        raise ExportError(f"there is no format {fmt!r}; there are: {', '.join(FORMATS)}")
+    return fmt
+
+
 def told_view(view: View, redaction: Redaction) -> str:
     """The view's link; what it says of names is left out where they are covered."""
     return to_link(replace(view, filter="", rid=None, title="") if redaction.words else view)
@@ -47,8 +54,7 @@ def told_view(view: View, redaction: Redaction) -> str:
 
 def export(known: Rollup, sheet: Sheet, left: Shown, view: View, fmt: str, redaction: Redaction) -> Exported:
     """`left` is what the view leaves of the sheet (`sheet.shown`). Raises ExportError."""
-    if fmt not in FORMATS:
-        raise ExportError(f"there is no format {fmt!r}; there are: {', '.join(FORMATS)}")
+    checked(fmt)
     rows = redaction.cover(left.rows)
     out = io.BytesIO()
     about = envelope(known, sheet, left, view, redaction)

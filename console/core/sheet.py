@@ -6,7 +6,7 @@ order they came in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,12 +48,17 @@ class Shown:
     @property
     def words(self) -> str:
         """`8 of 214, 206 hidden`: what is not seen is said."""
-        parts = [f"{len(self.rows):,} of {self.total:,}"]
-        parts += [f"{self.hidden:,} hidden"] if self.hidden else []
-        parts += [f"{self.outside:,} outside the range"] if self.outside else []
-        parts += [f"{self.left_out:,} not looked at"] if self.left_out else []
-        parts += ["here without " + " ".join(term.text for term in self.unused)] if self.unused else []
-        return ", ".join(parts)
+        return seen_words(len(self.rows), self.total, self.hidden, self.outside, self.left_out, self.unused)
+
+
+def seen_words(n: int, total: int, hidden: int, outside: int, left_out: int, unused: Iterable[Term]) -> str:
+    """`n` of `total` rows are seen, and where the others are."""
+    parts = [f"{n:,} of {total:,}"]
+    parts += [f"{hidden:,} hidden"] if hidden else []
+    parts += [f"{outside:,} outside the range"] if outside else []
+    parts += [f"{left_out:,} not looked at"] if left_out else []
+    words = " ".join(term.text for term in unused)
+    return ", ".join(parts + ([f"here without {words}"] if words else []))
 
 
 def shown(sheet: Sheet, view: View, span: Span, now_us: int) -> Shown:

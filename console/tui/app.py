@@ -39,7 +39,7 @@ from console.tui.palette import PREFIX, textual_theme
 from console.tui.prompt_screen import Ask, PromptScreen
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
-from console.tui.table_actions import TableActions
+from console.tui.table_actions import EXPORT, TableActions
 from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 
 POLL_SECONDS = 1.0
@@ -130,6 +130,9 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         worker = event.worker
         if worker.group == PAST:
             self.take_past(worker)
+            return
+        if worker.group == EXPORT:
+            self.take_export(worker)
             return
         if worker.group == "edge" and event.state is WorkerState.SUCCESS and worker.name == self.ledger_name:
             self._take_edge(worker.result)
@@ -405,7 +408,9 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             super().do_export(text)
             return
         name = f"{self.ledger_name}-{self.desk.view.place}.svg"
-        self.say(self.keep_file(name, self.export_screenshot().encode()), title="Exported")
+        picture = self.export_screenshot().encode()
+        path, _ = self.keep_file(name, lambda file: file.write(picture))
+        self.say(path, title="Exported")
 
     def do_theme(self, name: str = "") -> None:
         """Another theme; the next one where none is named."""

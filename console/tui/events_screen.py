@@ -103,7 +103,9 @@ class EventsScreen(BackgroundScreen):
 
     def _nothing(self) -> Notice | None:
         if self._found is None:
-            return Notice("Putting the events in order …", "Every table's rows, by time.", "q quits.")
+            return self.pending(
+                "events", Notice("Putting the events in order …", "Every table's rows, by time.", "q quits.")
+            )
         window = self._found.window
         if len(window.rows):
             return None

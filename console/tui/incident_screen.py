@@ -1,8 +1,12 @@
-"""The Incident screen: one response's pages and donors, and the order of events on the selected page."""
+"""The Incident screen: one response's pages and donors, and the order of events on the selected page.
+
+Invariant: what is drawn below the breadcrumb is of one response and one page; what was worked out for another than the
+present one is not drawn.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -12,6 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from console.core.desk import Desk
 from console.core.export import FORMATS, Exported
 from console.core.incident_report import incident_report
 from console.core.incident_tables import responses_sheet
@@ -19,13 +24,16 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.marks import VERDICT_MARKS
 from console.core.page_events import PageStory
-from console.core.page_map import incident_area, page_map
+from console.core.page_map import PageMap, incident_area, page_map
 from console.core.places import Place
 from console.core.printable import counted, printable, shorten
+from console.core.readings import Reading
 from console.core.sheet import Sheet, Shown
+from console.core.snapshot import Snapshot
 from console.core.standing_words import standing_facts
 from console.core.view import Cue
 from console.tui.app_base import Refused
+from console.tui.background import BackgroundScreen
 from console.tui.incident_lines import fact_lines, note_lines, reading_table
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import LEGEND, event_lines, lineage_lines, map_lines, offending_key, victim_line
@@ -41,7 +49,33 @@ MOST_NOTES = {False: 3, True: 8}
 """Lines of notes in sight, likewise."""
 
 
-class IncidentScreen(OwnTables):
+MAP_MARGIN_US = 5_000_000
+WORKING = Notice(
+    "Working out its pages …", "Which they were, whose content stood there, and what happened in which order.", "esc goes back."
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Of which reading of the ledger, response and page something is wanted. `from_end`: the last page found."""
+
+    shown: int
+    incident: str
+    reading: str
+    page: int | None
+    from_end: bool = False
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Pages and donors of a response, and the order of events on one of the pages."""
+
+    asked: _Asked
+    known: Lineage
+    story: PageStory | None
+
+
+class IncidentScreen(OwnTables, BackgroundScreen):
     """Lineage and event order."""
 
     PLACE: ClassVar[Place] = Place.INCIDENT
@@ -49,8 +83,13 @@ class IncidentScreen(OwnTables):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: tuple[str, str, int] | None = None
-        self._story: PageStory | None = None
+        self._asked: _Asked | None = None
+        self._told: _Told | None = None
+        self._asked_map: tuple[int, str, int] | None = None
+        self._map: PageMap | None = None
+        self._pointed_at: tuple[str, str, int] | None = None
+        self._steps = 0
+        self._drawn_of: dict[str, object] = {}
 
     def compose_body(self) -> ComposeResult:
         """Responses and facts on the left where there is room; lineage, events and the map strip."""
@@ -96,30 +135,82 @@ class IncidentScreen(OwnTables):
     def draw_body(self, width: int) -> None:
         """Everything below the breadcrumb."""
         desk, palette = self.console_app.desk, self.palette
-        shown, incident, reading, known = desk.shown, desk.incident, desk.reading, desk.lineage()
+        shown, incident, reading = desk.shown, desk.incident, desk.reading
         if shown is None:
             return
-        gone = Notice("Not there", "At this moment the record shows nothing of it.", "] and } move on, esc goes back.")
-        self.tell(None if incident is not None else gone)
         if incident is None:
+            self.tell(
+                Notice("Not there", "At this moment the record shows nothing of it.", "] and } move on, esc goes back.")
+            )
             return
         self._draw_notes(incident, width)
-        if reading is None or known is None:
+        if reading is None:
+            self.tell(None)
             self._draw_without_response(width)
+            return
+        self._look_again()
+        told = self._here
+        self.tell(self.pending("lineage", WORKING) if told is None else None)
+        if told is None:
             return
         wide = width >= 140
         right = width - LEFT_WIDTH if wide else width
-        self.query_one("#victim", Static).update(victim_line(shown, reading, known, width, palette))
-        self.query_one("#lineage-rule", Static).update(rule("PAGES ◂ DONORS", right, palette, LEGEND))
-        page = self._page(known)
-        lines = lineage_lines(shown, known, right, palette)
-        pages = self.query_one("#pages", LineList)
-        pages.styles.height = min(max(len(lines), 2), MOST_PAGES[wide])
-        pages.show(lines, None if page is None else str(page))
-        self._draw_story(known, right)
+        about, page = replace(told.asked, page=None), self._page(told.known)
+        if self._is_new("pages", about, page, width):
+            self.query_one("#victim", Static).update(victim_line(shown, reading, told.known, width, palette))
+            self.query_one("#lineage-rule", Static).update(rule("PAGES ◂ DONORS", right, palette, LEGEND))
+            lines = lineage_lines(shown, told.known, right, palette)
+            pages = self.query_one("#pages", LineList)
+            pages.styles.height = min(max(len(lines), 2), MOST_PAGES[wide])
+            pages.show(lines, None if page is None else str(page))
+        if self._is_new("story", told.asked, width):
+            # How many events are in sight is known once the pages have their height.
+            self.call_after_refresh(self._draw_story, told, reading, right)
         if wide:
-            self._draw_left()
-            self._draw_map(right)
+            if self._is_new("left", about, width):
+                self._draw_left(shown, incident, reading)
+            self._draw_map(shown, incident, right)
+
+    def _is_new(self, part: str, *of: object) -> bool:
+        """Whether a part of the screen was last drawn of something else, or never."""
+        drawn_of = (*of, self.app.theme)
+        if self._drawn_of.get(part) == drawn_of:
+            return False
+        self._drawn_of[part] = drawn_of
+        return True
+
+    def _look_again(self, *, from_end: bool = False) -> None:
+        """Have what the desk points at worked out, unless it is or is being."""
+        desk = self.console_app.desk
+        reading = desk.reading
+        if desk.shown is None or desk.incident is None or reading is None:
+            return
+        asked = _Asked(id(desk.shown), desk.incident.id, reading.key, desk.view.page, from_end)
+        if self._asked is None or replace(self._asked, from_end=from_end) != asked:
+            self._asked = asked
+            self.compute("lineage", lambda: _told_of(desk, asked), self._take)
+
+    def _take(self, told: _Told | None) -> None:
+        """Draw it if it is still what is looked at: where it is not, another is on its way. Then the steps that waited for it."""
+        if told is None or told.asked != self._asked:
+            return
+        if told.asked.from_end and told.story is not None:
+            app = self.console_app
+            app.desk = app.desk.select(page=told.story.page)
+            told = replace(told, asked=replace(told.asked, page=told.story.page, from_end=False))
+        self._asked, self._told = told.asked, told
+        steps, self._steps = self._steps, 0
+        self.draw()
+        for _ in range(abs(steps)):
+            self._find(1 if steps > 0 else -1)
+
+    @property
+    def _here(self) -> _Told | None:
+        """What is worked out of the response that is looked at; its story may be of the page before."""
+        told, asked = self._told, self._asked
+        if told is None or asked is None:
+            return None
+        return told if replace(told.asked, page=asked.page, from_end=asked.from_end) == asked else None
 
     def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
         """The responses of the incident, in their order here."""
@@ -164,7 +255,8 @@ class IncidentScreen(OwnTables):
         self.query_one("#events", LineList).show([])
         for rule_id, title in (("#lineage-rule", "PAGES ◂ DONORS"), ("#events-rule", "ORDER OF EVENTS")):
             self.query_one(rule_id, Static).update(rule(title, width, self.palette))
-        self._story = None
+        self._told = self._asked = None
+        self._drawn_of.clear()
         self.query_one("#proof", Static).update("")
 
     def _page(self, known: Lineage) -> int | None:
@@ -173,11 +265,9 @@ class IncidentScreen(OwnTables):
             return selected
         return known.found[0] if known.found else None
 
-    def _draw_story(self, known: Lineage, width: int) -> None:
-        desk, palette = self.console_app.desk, self.palette
-        story, reading = desk.story(known), desk.reading
-        self._story = story
-        if story is None or reading is None:
+    def _draw_story(self, told: _Told, reading: Reading, width: int) -> None:
+        story, palette = told.story, self.palette
+        if story is None:
             self.query_one("#events-rule", Static).update(rule("ORDER OF EVENTS", width, palette))
             self.query_one("#events", LineList).show([])
             self.query_one("#proof", Static).update("")
@@ -185,17 +275,18 @@ class IncidentScreen(OwnTables):
         title = f"ORDER OF EVENTS on pg {story.page}, {printable(story.worker)}/{printable(story.pool)} (UTC)"
         self.query_one("#events-rule", Static).update(rule(title, width, palette, "Δ ms, ≈ by clock"))
         telling = (reading.key, self.console_app.desk.view.incident or "", story.page)
-        cursor = offending_key(story) if telling != self._told else None
-        self._told = telling
+        cursor = offending_key(story) if telling != self._pointed_at else None
+        self._pointed_at = telling
         self.query_one("#events", LineList).show(event_lines(story, width, palette), cursor)
-        self._draw_proof(known)
+        self._draw_proof()
 
-    def _draw_proof(self, known: Lineage) -> None:
+    def _draw_proof(self) -> None:
         """One line about what is under the cursor: the whole event, or how the page was judged."""
-        story, listed = self._story, self.query_one("#events", LineList)
-        if story is None:
+        told, listed = self._here, self.query_one("#events", LineList)
+        if told is None or told.story is None:
             return
-        line = self._proof(known, story.page)
+        story = told.story
+        line = self._proof(told.known, story.page)
         if listed.has_focus and listed.cursor_key is not None:
             event = story.events[int(listed.cursor_key)]
             where = f" {printable(event.worker)} seq {event.seq} {event.kind}"
@@ -218,11 +309,8 @@ class IncidentScreen(OwnTables):
         line.append(f"  {reason}", style=palette.quiet)
         return cut(line, width)
 
-    def _draw_left(self) -> None:
+    def _draw_left(self, shown: Snapshot, incident: Incident, reading: Reading) -> None:
         desk, palette = self.console_app.desk, self.palette
-        shown, incident, reading = desk.shown, desk.incident, desk.reading
-        if shown is None or incident is None or reading is None:
-            return
         inner = LEFT_WIDTH - 1
         self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(desk.readings)}"))
         titles, lines = reading_table(shown, incident, inner, palette)
@@ -231,28 +319,35 @@ class IncidentScreen(OwnTables):
         self.query_one("#summary-rule", Static).update(rule(incident.id, inner, palette))
         self.query_one("#summary", Static).update(fact_lines(shown.rollup, incident, inner, palette))
 
-    def _draw_map(self, width: int) -> None:
-        desk, palette = self.console_app.desk, self.palette
-        shown, incident = desk.shown, desk.incident
-        area = incident_area(shown, incident, 5_000_000) if shown and incident else None
-        if shown is None or area is None:
-            self.query_one("#map-rule", Static).update(rule("PAGES", width, palette))
-            self.query_one("#map", Static).update("")
+    def _draw_map(self, shown: Snapshot, incident: Incident, width: int) -> None:
+        palette, asked = self.palette, (id(shown), incident.id, width - 9)
+        if asked != self._asked_map:
+            self._asked_map = asked
+            self.compute("map", lambda: (asked, _mapped(shown, incident, asked[2])), self._take_map)
+        told, drawn = self.pending("map", Notice("Drawing the pages …", "", "")), self._map
+        if not self._is_new("map", told, id(drawn), width):
             return
-        drawn = page_map(shown, area, rows=MAP_ROWS, cols=width - 9)
+        if told is not None or drawn is None:
+            self.query_one("#map-rule", Static).update(rule("PAGES", width, palette))
+            self.query_one("#map", Static).update("" if told is None else f" {told.title}  {told.cause}")
+            return
+        area = drawn.area
         title = f"PAGES of {printable(area.key[0])}/{printable(area.pool)} space–time"
         scale = f"{drawn.pages_per_row} pages × {drawn.bin_us / 1000:.1f} ms"
         self.query_one("#map-rule", Static).update(rule(title, width, palette, scale))
         self.query_one("#map", Static).update(Text("\n").join(map_lines(shown.owners, drawn, palette)))
 
+    def _take_map(self, found: tuple[tuple[int, str, int], PageMap | None]) -> None:
+        asked, drawn = found
+        if asked == self._asked_map:
+            self._map = drawn
+            self.draw()
+
     @on(LineList.Moved, "#pages")
     def _select_page(self, event: LineList.Moved) -> None:
         app = self.console_app
         app.desk = app.desk.select(page=int(event.key))
-        known = app.desk.lineage()
-        if known is not None:
-            width = self.app.size.width
-            self._draw_story(known, width - LEFT_WIDTH if width >= 140 else width)
+        self._look_again()
 
     @on(LineList.Opened, "#pages")
     def _to_events(self) -> None:
@@ -261,9 +356,7 @@ class IncidentScreen(OwnTables):
     @on(LineList.Moved, "#events")
     @on(events.DescendantFocus)
     def _explain(self) -> None:
-        known = self.console_app.desk.lineage()
-        if known is not None:
-            self._draw_proof(known)
+        self._draw_proof()
 
     @on(LineList.Moved, "#responses")
     def _select_response(self, event: LineList.Moved) -> None:
@@ -272,7 +365,7 @@ class IncidentScreen(OwnTables):
             self._show_response(reading.rid)
 
     def _show_response(self, rid: str) -> None:
-        app = self.console_app
+        app, self._steps = self.console_app, 0
         app.desk = app.desk.select(rid=rid)
         self.draw()
 
@@ -290,20 +383,21 @@ class IncidentScreen(OwnTables):
 
     def _find(self, by: int) -> None:
         app = self.console_app
-        incident, reading, known = app.desk.incident, app.desk.reading, app.desk.lineage()
-        if incident is None or reading is None or known is None:
+        told, reading = self._here, app.desk.reading
+        if reading is None:
             return
-        page = self._page(known)
-        at = known.found.index(page) + by if page in known.found else 0
-        if 0 <= at < len(known.found):
-            app.desk = app.desk.select(page=known.found[at])
+        if told is None:
+            self._steps += by
+            return
+        found, page = told.known.found, self._page(told.known)
+        at = found.index(page) + by if page in found else 0
+        if 0 <= at < len(found):
+            app.desk = app.desk.select(page=found[at])
         else:
             rids = list(dict.fromkeys(r.rid for r in app.desk.readings))
             rid = rids[(rids.index(reading.rid) + by) % len(rids)]
             app.desk = replace(app.desk, view=replace(app.desk.view, rid=rid, page=None))
-            there = app.desk.lineage()
-            if by < 0 and there is not None and there.found:
-                app.desk = app.desk.select(page=there.found[-1])
+            self._look_again(from_end=by < 0)
         self.draw()
 
     def do_next_response(self) -> None:
@@ -329,10 +423,24 @@ class IncidentScreen(OwnTables):
         self._step_incident(-1)
 
     def _step_incident(self, by: int) -> None:
-        app = self.console_app
+        app, self._steps = self.console_app, 0
         if app.desk.shown is None or app.desk.incident is None:
             return
         incidents = app.desk.shown.incidents
         at = incidents.index(app.desk.incident)
         app.desk = app.desk.open_incident(incidents[(at + by) % len(incidents)]).on(Cue.OPEN)
         self.draw()
+
+
+def _told_of(desk: Desk, asked: _Asked) -> _Told | None:
+    known = desk.lineage()
+    if known is None:
+        return None
+    if asked.from_end and known.found:
+        desk = desk.select(page=known.found[-1])
+    return _Told(asked, known, desk.story(known))
+
+
+def _mapped(shown: Snapshot, incident: Incident, cols: int) -> PageMap | None:
+    area = incident_area(shown, incident, MAP_MARGIN_US)
+    return None if area is None else page_map(shown, area, rows=MAP_ROWS, cols=cols)

@@ -6,6 +6,7 @@ Solid lines are proved, dashed inferred, dotted are overlap only; a glyph and a 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 from rich.style import Style
@@ -152,11 +153,12 @@ def map_rows(owners: Owners, drawn: PageMap, palette: Palette) -> list[Text]:
         col = min(int((marker.t_us - drawn.area.start_us) / drawn.bin_us), cols - 1)
         marks[row, col] = "X" if marker.kind == FOREIGN_READ or marks.get((row, col)) == "X" else "▼"
     lines = []
-    for row in range(rows):
+    for row, values in enumerate(drawn.cells.tolist()):
         text = Text("", end="", no_wrap=True)
-        for col in range(cols):
-            value, mark = int(drawn.cells[row, col]), marks.get((row, col))
-            text.append(mark or glyphs[value], style="bold reverse" if mark else _cell_style(owners, value, palette))
+        cells = [(marks.get((row, col)), value) for col, value in enumerate(values)]
+        for (mark, value), alike in groupby(cells):
+            style = "bold reverse" if mark else _cell_style(owners, value, palette)
+            text.append((mark or glyphs[value]) * len(list(alike)), style=style)
         lines.append(text)
     return lines
 

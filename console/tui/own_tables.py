@@ -36,5 +36,5 @@ class OwnTables(DeskScreen):
         if fmt not in FORMATS:
             app.do_export(fmt)
             return
-        kept = [f"{app.keep_file(made.name, made.content)}: {words}" for made, words in self.exported(fmt)]
+        kept = [f"{app.keep(made)}: {words}" for made, words in self.exported(fmt)]
         app.say("\n".join(kept), title="Exported")

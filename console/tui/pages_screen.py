@@ -87,6 +87,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
         self._picture: _Picture | None = None
         self._none = False
         self._story: tuple[Cell, UnderCursor] | None = None
+        self._asked_story: tuple[_Picture, Cell] | None = None
 
     def compose_body(self) -> ComposeResult:
         """Scale and letters, map, story."""
@@ -140,7 +141,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
                 "No pool of this record has had a page reserved.",
                 "Next: 7 shows its events; space follows the ledger.",
             )
-        return Notice("Drawing the pages …", "Every page's owners over time.", "q quits.")
+        return self.pending("pages", Notice("Drawing the pages …", "Every page's owners over time.", "q quits."))
 
     def _look_again(self, shown: Snapshot, width: int) -> None:
         app = self.console_app
@@ -184,11 +185,13 @@ class PagesScreen(OwnTables, BackgroundScreen):
         if self._story is not None and self._story[0] == cell:
             self._draw_story()
             return
-        self.compute("story", lambda: (picture, cell, under(picture.shown, picture.drawn, cell)), self._take_story)
+        before, self._asked_story = self._asked_story, (picture, cell)
+        if before is None or before[0] is not picture or before[1] != cell:
+            self.compute("story", lambda: (picture, cell, under(picture.shown, picture.drawn, cell)), self._take_story)
 
     def _take_story(self, told: tuple[_Picture, Cell, UnderCursor]) -> None:
         picture, cell, found = told
-        if picture is self._picture:
+        if picture is self._picture and cell == self._cell:
             self._story = (cell, found)
             self._draw_story()
 
@@ -299,9 +302,20 @@ class PagesScreen(OwnTables, BackgroundScreen):
         where = None if shown is None else pool_looked_at(shown, replace(app.desk.view, pool=None))
         if shown is None or where is None:
             return
-        first = next((m for m in shown.marks(*where).markers if m.incident == chosen), None)
+
+        def first_mark() -> tuple[str | None, Marker | None]:
+            return chosen, next((m for m in shown.marks(*where).markers if m.incident == chosen), None)
+
         (worker, epoch), pool = where
-        view = replace(app.desk.view, pool=pool_name(worker, pool, epoch))
+        self.compute(
+            "the marks of an incident", first_mark, partial(self._go_to_incident, pool_name(worker, pool, epoch))
+        )
+
+    def _go_to_incident(self, pool: str, found: tuple[str | None, Marker | None]) -> None:
+        app, (chosen, first) = self.console_app, found
+        if app.desk.view.incident != chosen:
+            return
+        view = replace(app.desk.view, pool=pool)
         if first is not None:
             view = replace(view.with_option(ROWS, None).with_range(ALL), page=first.page, cursor_us=first.t_us)
         app.change(view)

@@ -12,6 +12,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from console.core.actions import actions_of, hints_of
@@ -46,6 +47,7 @@ class DeskScreen(Screen[None]):
 
     PLACE: ClassVar[Place]
     _is_composed = False
+    _focused_before: Widget | None = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]  # noqa: RUF012 Textual declares it on instances
 
     @property
@@ -147,9 +149,18 @@ class DeskScreen(Screen[None]):
         app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident))
 
     def tell(self, told: Notice | None) -> None:
-        """A notice in the place of the body, or the body again."""
+        """A notice in the place of the body, or the body again, with the focus where it was."""
+        if told is not None and not self.has_class("-notice"):
+            self._focused_before = self.focused
+        elif told is None and self.has_class("-notice"):
+            self.call_after_refresh(self._focus_again)
         self.set_class(told is not None, "-notice")
         self.query_one("#notice", Static).update(told.text(self.palette) if told else "")
+
+    def _focus_again(self) -> None:
+        """What is hidden loses the focus."""
+        if self.focused is None and self._focused_before is not None and self._focused_before.is_attached:
+            self._focused_before.focus()
 
     def action_desk(self, action: str) -> None:
         """One action of the table: the focused list's, or the screen's own, or the app's."""

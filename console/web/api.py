@@ -7,18 +7,23 @@ took what.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import AsyncIterator
-from typing import Annotated
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, BinaryIO, cast
 from urllib.parse import quote
 
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from console.core.event_export import events_file, export_events
+from console.core.event_window import Looked
 from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
 from console.core.export import FORMATS, Exported, export
+from console.core.filter_language import parse_filter
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.redaction import Redaction
@@ -27,7 +32,9 @@ from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
 from console.web.feed import MOST_SUBSCRIBERS, Feed
 from console.web.gate import Visitor
-from console.web.tables import file_rows, place_of, sheet_asked
+from console.web.tables import left_of, place_of, sheet_asked
+
+CHUNK_BYTES = 1 << 18
 
 
 def add_api(app: FastAPI, feed: Feed) -> None:
@@ -49,6 +56,8 @@ def add_api(app: FastAPI, feed: Feed) -> None:
         await feed.fresh()
         asked = await ask(feed, f"/{place_of(name)}?{request.url.query}")
         visitor: Visitor = request.state.visitor
+        if name == "events":
+            return _sent(*await asyncio.to_thread(_events_file, fmt, asked, visitor), fmt)
         file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
@@ -89,9 +98,10 @@ def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
     known = asked.rollup
     if known is None:
         raise NotReadYet
-    sheet, left = file_rows(sheet_asked(name, asked), asked)
-    redaction = _redaction(asked, visitor, f"{name}.{fmt}, {len(left.rows)} rows")
-    return export(known, sheet, left, asked.view, fmt, redaction)
+    sheet = sheet_asked(name, asked)
+    left = left_of(sheet, asked)
+    _note_names(asked, visitor, f"{name}.{fmt}, {len(left.rows)} rows")
+    return export(known, sheet, left, asked.view, fmt, _redaction(visitor))
 
 
 def _bundle(asked: Asked, visitor: Visitor) -> Exported:
@@ -105,16 +115,50 @@ def _bundle(asked: Asked, visitor: Visitor) -> Exported:
         if incident is None:
             raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
         scope = incident_scope(incident)
-    return evidence_bundle(shown, scope, asked.view, _redaction(asked, visitor, f"the evidence of {scope.name}"))
+    _note_names(asked, visitor, f"the evidence of {scope.name}")
+    return evidence_bundle(shown, scope, asked.view, _redaction(visitor))
 
 
-def _redaction(asked: Asked, visitor: Visitor, what: str) -> Redaction:
-    """What may leave with a visitor; where names do, it is said."""
-    if not visitor.role.may_take_names:
-        return Redaction(hide=True)
-    said = f"{moment(asked.clock_us)} {visitor.who} took {what} with names"
-    print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
-    return Redaction()
+def _redaction(visitor: Visitor) -> Redaction:
+    """What may leave with a visitor."""
+    return Redaction(hide=not visitor.role.may_take_names)
+
+
+def _note_names(asked: Asked, visitor: Visitor, what: str) -> None:
+    """Say who takes names."""
+    if visitor.role.may_take_names:
+        said = f"{moment(asked.clock_us)} {visitor.who} took {what} with names"
+        print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
+
+
+def _events_file(fmt: str, asked: Asked, visitor: Visitor) -> tuple[BinaryIO, str]:
+    """All events of range and filter, on the disk until they are sent: there may be more of them than memory holds."""
+    known = asked.rollup
+    if known is None or asked.kept is None:
+        raise NotReadYet
+    looked = Looked(parse_filter(asked.view.filter), asked.span, asked.now_us)
+    file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 closed when it has been sent
+    try:
+        done = export_events(known, asked.kept.events, looked, asked.view, fmt, _redaction(visitor), file)
+    except BaseException:
+        file.close()
+        raise
+    _note_names(asked, visitor, f"events.{fmt}, {done.rows} rows")
+    return file, events_file(known, fmt)
+
+
+def _sent(file: BinaryIO, name: str, fmt: str) -> Response:
+    def chunks() -> Iterator[bytes]:
+        with file:
+            file.seek(0)
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+
+    headers = {
+        "content-disposition": f'attachment; filename="{_plain(name)}"',
+        "content-length": str(file.seek(0, os.SEEK_END)),
+    }
+    return StreamingResponse(chunks(), media_type=FORMATS[fmt], headers=headers)
 
 
 def _plain(name: str) -> str:

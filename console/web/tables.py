@@ -6,14 +6,13 @@ Invariant: a table and its file are the same rows in the same order; every text 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from console.core.detectors import detectors
-from console.core.filter_language import parse_filter
 from console.core.flows import flows_of
 from console.core.page_tables import allocations_sheet, marks_sheet
 from console.core.places import Place
@@ -23,10 +22,7 @@ from console.core.times import moment
 from console.core.view import Sort
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.charts import NotReadYet
-from console.web.kept import Kept
 
-MOST_EVENTS = 10_000
-"""Rows of events in one file."""
 PLACES = {
     "incidents": Place.INCIDENTS, "detections": Place.INCIDENTS, "detectors": Place.OVERVIEW, "holders": Place.HELD,
     "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES, "flows": Place.PAGES,
@@ -62,15 +58,14 @@ def place_of(name: str) -> Place:
 
 
 def sheet_asked(name: str, asked: Asked) -> Sheet:
-    """The table of that name. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
+    """The table of that name, but for that of events, which is as long as the record: of those, the last few.
+    Raises PageNotFound, NotReadYet, BadLink, FilterError."""
     place_of(name)
     known = asked.rollup
     if known is None:
         raise NotReadYet
     if name == "detectors":
         return _detectors(known.tables["detectors"])
-    if name == "events" and asked.kept is not None:
-        return _events(asked, asked.kept)
     if name in known.sheets:
         return (asked.counted(PLACES[name]) or known).sheets[name]
     return _of_snapshot(name, asked)
@@ -99,13 +94,6 @@ def _detectors(rows: pa.Table) -> Sheet:
         "last": pa.array([d.last_us for d in known], pa.timestamp("us", tz="UTC")),
     }  # fmt: skip
     return Sheet("detectors", pa.table(columns))
-
-
-def _events(asked: Asked, kept: Kept) -> Sheet:
-    """The latest of the range, as the filter leaves them."""
-    wanted = parse_filter(asked.view.filter)
-    found = kept.events.before(None, wanted, asked.span, asked.now_us, MOST_EVENTS)
-    return Sheet("events", found.rows, begins="t", left_out=found.total - len(found.rows))
 
 
 def left_of(sheet: Sheet, asked: Asked) -> Shown:
@@ -157,11 +145,3 @@ _WORDS: tuple[tuple[Any, Callable[[str, Any], str]], ...] = (
     (float, lambda _, value: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"),
     (list, _list),
 )  # fmt: skip
-
-
-def file_rows(sheet: Sheet, asked: Asked) -> tuple[Sheet, Shown]:
-    """What goes into a file: of events, those that were found already obey the filter."""
-    if sheet.name == "events" and asked.kept is not None:
-        unfiltered = replace(asked, view=replace(asked.view, filter=""))
-        return sheet, left_of(sheet, unfiltered)
-    return sheet, left_of(sheet, asked)

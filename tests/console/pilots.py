@@ -17,6 +17,7 @@ from console.core.source import LedgerSource
 from console.core.view import View
 from console.tui.app import ConsoleApp
 from console.tui.app_base import Surroundings
+from console.tui.background import BackgroundScreen
 
 NOW_US = 1_790_000_060_000_000
 SIZES = [(80, 24), (160, 48)]
@@ -35,6 +36,12 @@ async def until(pilot: Pilot, condition: Callable[[], bool], what: str) -> None:
 async def opened(pilot: Pilot, app: ConsoleApp) -> None:
     """Wait for the first reading."""
     await until(pilot, lambda: app.desk.shown is not None or app.desk.failure is not None, "the first reading")
+
+
+async def worked_out(pilot: Pilot) -> None:
+    """Wait until the top screen is one that has drawn all that it computes beside the event loop."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, BackgroundScreen), "the screen")
+    await until(pilot, lambda: not pilot.app.screen.is_computing, "what it computes")
 
 
 async def typed(pilot: Pilot, text: str) -> None:

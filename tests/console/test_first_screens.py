@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pilots import SIZES, app_of, opened, place_of, until
+from pilots import SIZES, app_of, opened, place_of, until, worked_out
 from text_snapshot import screen_lines, screen_text
 
 import console.core.source as source_module
@@ -79,7 +79,7 @@ async def test_an_incident_opens_from_the_overview_and_escape_leads_back_there(h
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
-        await until(pilot, lambda: app.desk.view.place is Place.INCIDENT, "the incident")
+        await worked_out(pilot)
         assert "VICTIM" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: app.desk.view.place is Place.OVERVIEW, "the overview")

@@ -1,6 +1,6 @@
 """Somebody who has never seen the console finds a contaminated response and its donors with the keys that are on the screen."""
 
-from pilots import app_of, opened, until
+from pilots import app_of, opened, until, worked_out
 from text_snapshot import screen_lines, screen_text
 
 from console.core.places import Place
@@ -24,7 +24,7 @@ async def test_from_a_cold_start(here, tmp_path, finished):
         gravest = finished.incidents[0]
         assert f"▲P1 {gravest.id} ✗ 1" in screen_text(app)
         await press_shown(pilot, app, "enter", "↵ open")
-        await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
+        await worked_out(pilot)
         text = screen_text(app)
         assert "VICTIM resp-b1" in text
         assert "contaminated (proved)" in text
@@ -52,4 +52,5 @@ async def test_before_the_record_is_read_again(here, tmp_path, finished, monkeyp
         assert any("it opens as soon as the record has been read" in n.message for n in app._notifications)
         monkeypatch.setattr(app.source, "read_if_changed", reading)
         await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
+        await worked_out(pilot)
         assert "VICTIM resp-b1" in screen_text(app)

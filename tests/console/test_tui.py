@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pilots import NOW_US, SIZES, app_of, around, opened, place_of, until
+from pilots import NOW_US, SIZES, app_of, around, opened, place_of, until, worked_out
 from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
 from text_snapshot import screen_lines, screen_text
 
@@ -46,7 +46,7 @@ async def test_screens(state, size, here, tmp_path, monkeypatch, text_snapshot):
             await opened(pilot, app)
         if state in ("incident_m1", "incident_m3", "events"):
             await pilot.press(*(["down"] if state in ("incident_m3", "events") else []), "enter")
-            await until(pilot, lambda: isinstance(app.screen, IncidentScreen), "the incident")
+            await worked_out(pilot)
         if state == "events":
             await pilot.press("enter", "up", "up")
         if state == "help":
@@ -63,7 +63,7 @@ async def test_every_size_is_drawn_or_refused_in_words(size, here, tmp_path):
     async with app.run_test(size=size) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
-        await pilot.pause()
+        await worked_out(pilot)
         lines = screen_lines(app)
         assert {len(line) for line in lines} == {size[0]}
         small = size[0] < 60 or size[1] < 18
@@ -80,7 +80,7 @@ async def test_nothing_is_said_by_colour_alone(here, monkeypatch, tmp_path):
         assert "▲P1" in text
         assert "✗ 2 contaminated" in text
         await pilot.press("enter")
-        await pilot.pause()
+        await worked_out(pilot)
         assert "»✗" in screen_text(app)
         assert "━ proved" in screen_text(app)
 
@@ -120,11 +120,10 @@ async def test_n_goes_through_found_pages_over_responses_and_back(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
-        await pilot.pause()
         seen = []
         for _ in range(6):
             await pilot.press("n")
-            await pilot.pause()
+            await worked_out(pilot)
             seen.append((app.desk.reading.rid, app.screen.query_one("#pages", LineList).cursor_key))
         assert seen == [
             ("victim-1", "2"),
@@ -135,7 +134,7 @@ async def test_n_goes_through_found_pages_over_responses_and_back(tmp_path):
             ("victim-1", "1"),
         ]
         await pilot.press("N")
-        await pilot.pause()
+        await worked_out(pilot)
         assert (app.desk.reading.rid, app.screen.query_one("#pages", LineList).cursor_key) == ("victim-2", "3")
         await pilot.press("full_stop")
         await pilot.pause()
@@ -239,7 +238,7 @@ async def test_what_clients_chose_is_drawn_harmless(tmp_path):
     async with app.run_test(size=(160, 48)) as pilot:
         await opened(pilot, app)
         await pilot.press("enter")
-        await pilot.pause()
+        await worked_out(pilot)
         text = screen_text(app)
         assert "\x1b" not in text
         assert "[red]victim" in text
