@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from console.core.filter_language import FilterError, parse_filter
 from console.core.filter_rows import filter_rows
+from console.core.incidents import Incident
 from console.core.rollup import Rollup
 from console.core.sheet import Shown, shown
 from console.core.time_range import BadRange, Span
@@ -68,6 +69,12 @@ def looking(known: Rollup, view: View, clock_us: int) -> Looking:
 def left_of(known: Rollup, name: str, at: Looking) -> Shown:
     """What the view leaves of one of the rollup's tables."""
     return shown(known.sheets[name], at.view, at.span, at.now_us)
+
+
+def incidents_left(known: Rollup, at: Looking) -> tuple[Incident, ...]:
+    """The incidents that the view leaves, gravest first."""
+    left = set(left_of(known, "incidents", at).rows["id"].to_pylist())
+    return tuple(incident for incident in known.incidents if incident.id in left)
 
 
 def fields_of(known: Rollup) -> frozenset[str]:

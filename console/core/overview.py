@@ -46,10 +46,10 @@ class Overview:
 
 
 def overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Overview:
-    """`clock_us`: the time of the wall, by which silences end. Raises FilterError."""
+    """`clock_us`: the time of the wall, by which silences end where nothing is replayed. Raises FilterError."""
     said = tuple(entries)
     left = left_of(known, "incidents", at)
-    stood = stood_of(known, left, said, clock_us)
+    stood = stood_of(known, left, said, at.view.moment_us(clock_us))
     is_open = tuple(s for s in stood if s.standing.state in (State.OPEN, State.BACK))
     return Overview(
         incidents=is_open, left=left, by_severity={s: sum(o.incident.severity is s for o in is_open) for s in Severity},

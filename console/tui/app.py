@@ -375,7 +375,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         return {
             "incident": [i.id for i in known.incidents] if known else (),
             "tenant": known.head["tenants"] if known else (),
-            "sort": known.sheets[self.sheet_name].rows.column_names if known else (),
+            "sort": self.sort_columns() if known else (),
             "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
             "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
         }  # fmt: skip
@@ -391,6 +391,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         self._hand_out(absolute(self.desk.view, self.range_now(), self.known.span))
 
     def _hand_out(self, view: View) -> None:
+        view = self.screen.addressed(view) if isinstance(self.screen, DeskScreen) else view
         command = to_command(view, self.source.path)
         self.copy_to_clipboard(f"{to_link(view)}\n{command}")
         self.say(f"{to_link(view)}\n{command}", title="Copied")

@@ -19,6 +19,7 @@ from console.core.looking import left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.trouble import trouble_of
+from console.core.view import View
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line
 from console.tui.notices import Notice
@@ -135,6 +136,10 @@ class DeskScreen(Screen[None]):
         if trouble is None:
             return None
         return cut(Text(f" ! {printable(trouble.what)}; {printable(trouble.remedy)}", end="", style="bold"), width)
+
+    def addressed(self, view: View) -> View:
+        """The view with what this screen chose where it says nothing, so that its address opens what is seen."""
+        return view
 
     def select(self, incident: str | None) -> None:
         """What is under the cursor is what actions are about."""

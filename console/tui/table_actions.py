@@ -10,6 +10,7 @@ from console.core.filter_language import parse_filter
 from console.core.looking import fields_of, left_of
 from console.core.places import Place
 from console.core.redaction import Redaction
+from console.core.run_tables import RUNS
 from console.core.sheet import shown
 from console.core.view import Sort
 from console.tui.app_base import DeskApp, Refused
@@ -29,6 +30,14 @@ class TableActions(DeskApp):
         """Of the table that the present screen is about."""
         return SHEET_OF[self.desk.view.place]
 
+    def sort_columns(self) -> tuple[str, ...]:
+        """The columns of the table that is seen; none where no table can be put in another order."""
+        place = self.desk.view.place
+        if place is Place.RUNS:
+            return tuple(RUNS.names)
+        unsorted = place in (Place.PAGES, Place.INCIDENT)
+        return () if unsorted else tuple(self.known.sheets[self.sheet_name].rows.column_names)
+
     def do_filter(self, text: str = "") -> None:
         """Filter every table; empty = no filter."""
         known, at = self.known, self.looking()
@@ -45,7 +54,9 @@ class TableActions(DeskApp):
     def do_sort(self, text: str) -> None:
         """Sort by a column; the same again turns it round."""
         wanted = Sort.parse(text)
-        columns = self.known.sheets[self.sheet_name].rows.column_names
+        columns = self.sort_columns()
+        if not columns:
+            raise Refused("nothing here can be put in another order")
         if wanted.column not in columns:
             raise Refused(f"there is no column {wanted.column}; there are: {', '.join(columns)}")
         if self.desk.view.sort == wanted:

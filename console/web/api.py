@@ -68,6 +68,12 @@ def add_api(app: FastAPI, feed: Feed) -> None:
     async def of_range(request: Request) -> Response:
         return await bundle(request, f"/events?{request.url.query}")
 
+    @app.get("/api/mark")
+    async def mark() -> JSONResponse:
+        """What a stream would say, for whom none reaches."""
+        await feed.fresh()
+        return JSONResponse({"mark": feed.mark})
+
     @app.get("/api/stream", response_class=EventSourceResponse)
     async def stream(
         seen: str = "", last_event_id: Annotated[str | None, Header()] = None

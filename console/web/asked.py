@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl, quote, urlencode
 from console.core.desk import Desk
 from console.core.looking import Looking, looking, now_words, range_now
 from console.core.page_map import Area, incident_area, whole_area
+from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.time_moves import extent
@@ -51,6 +53,11 @@ class Asked:
     replaying: Replaying | None = None
 
     @property
+    def moment_us(self) -> int:
+        """The moment whose state is shown, us UTC."""
+        return self.view.moment_us(self.clock_us)
+
+    @property
     def looking(self) -> Looking:
         """The view as the core's figures take it. What is wrong with it was refused before."""
         words = "" if self.rollup is None else now_words(self.rollup, self.view, self.now_us)
@@ -60,6 +67,12 @@ class Asked:
     def rollup(self) -> Rollup | None:
         """What figures and tables are made of."""
         return self.desk.rollup
+
+    def counted(self, place: Place) -> Rollup | None:
+        """The same with the figures of `place` counted of the range. Raises FilterError, QueryStopped."""
+        if self.rollup is None or self.kept is None:
+            return self.rollup
+        return in_range(place, self.rollup, self.kept.snapshot, self.looking)
 
     def link(self, **changes: object) -> str:
         """The address of the view with changes."""
@@ -164,20 +177,18 @@ def _rows(text: str | None) -> tuple[int | None, int | None]:
     return int(first), int(last)
 
 
-def pool_name(area: Area) -> str:
-    """`decode-0:1:kv`."""
-    return f"{area.key[0]}:{area.key[1]}:{area.pool}"
-
-
 def _base_area(shown: Snapshot, view: View) -> Area:
-    if view.incident is not None:
+    """All of the pool that the view names, else what its incident concerns, else all of the gravest one's pool."""
+    fault = pool_fault(shown, view)
+    if fault:
+        raise PageNotFound(fault)
+    if view.pool is None and view.incident is not None:
         incident = shown.incident(view.incident)
         area = incident_area(shown, incident) if incident else None
         if area is None:
             raise PageNotFound(f"Incident {printable(view.incident)} is not in this ledger, or names no pages.")
         return area
-    for key, name in shown.pools:
-        if view.pool in (None, f"{key[0]}:{key[1]}:{name}"):
-            return whole_area(shown, key, name)
-    known = ", ".join(f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools) or "none"
-    raise PageNotFound(f"There is no pool {printable(view.pool)} in this ledger. It has: {known}.")
+    found = pool_looked_at(shown, view)
+    if found is None:
+        raise PageNotFound("No pool of this ledger has pages.")
+    return whole_area(shown, *found)

@@ -1,5 +1,6 @@
 """The web console in a real browser: served by the real command, no word to any other host, news in place."""
 
+import itertools
 import re
 import signal
 import socket
@@ -314,3 +315,41 @@ def test_it_ends_at_once_although_a_page_listens(finished_ledger, served, watch)
     assert time.monotonic() - started < 5
     assert console.process.returncode == 0
     assert "Traceback" not in console.process.stderr.read()
+
+
+def test_a_page_without_a_stream_says_so_asks_by_itself_and_takes_the_stream_again(live_scene, served, watch):
+    console, watched = served(Path("live-ledger")), watch()
+    page, tried = watched.page, []
+
+    def refuse(route):
+        tried.append(time.monotonic())
+        route.fulfill(status=502)
+
+    page.route("**/api/stream*", refuse)
+    page.goto(f"{console.url}incidents?token={console.token}")
+    page.locator("#lost", has_text="the console's stream is away").wait_for()
+    short_handoff(live_scene, "new-victim", CYAN, 40, 4)
+    live_scene.beat()
+    live_scene.flush()
+    page.get_by_text("3 contaminated").wait_for()
+    assert page.locator("#lost").is_visible()
+    gaps = [later - before for before, later in itertools.pairwise(tried)]
+    assert len(gaps) >= 2
+    assert gaps[-1] > 1.5 * gaps[0]
+    page.unroute("**/api/stream*")
+    page.locator("#lost").wait_for(state="hidden")
+    ordinary(live_scene, "later", ACME, 40, 4)
+    live_scene.flush()
+    page.get_by_text("8 responses").wait_for()
+    assert [c for c in watched.complaints if "502" not in c] == []
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_page_whose_stream_is_refused_says_what_to_do(finished_ledger, served, watch, status):
+    console, watched = served(finished_ledger), watch()
+    page = watched.page
+    for path in ("stream*", "mark"):
+        page.route(f"**/api/{path}", lambda route: route.fulfill(status=status))
+    page.goto(f"{console.url}runs?token={console.token}")
+    page.locator("#refused", has_text="give one").wait_for()
+    assert [c for c in watched.complaints if str(status) not in c] == []

@@ -46,6 +46,12 @@ function again(is) {
   clearTimeout(retry);
   retry = is ? setTimeout(tryAgain, RETRY_MS) : null;
 }
+function refused(answer) {
+  const is = answer.status === 401 || answer.status === 403;
+  document.getElementById("refused")?.toggleAttribute("hidden", !is);
+  again(is);
+  return is;
+}
 async function tryAgain() {
   if (document.hidden) { again(true); return; }
   try { await refresh(false); hearing(true); follow(); } catch { again(true); }
@@ -54,10 +60,7 @@ async function tryAgain() {
 async function refresh(whole) {
   const address = location.href;
   const answer = await fetch(address, { headers: { "X-Fragment": "1" }, cache: "no-store" });
-  const refused = answer.status === 401 || answer.status === 403;
-  document.getElementById("refused")?.toggleAttribute("hidden", !refused);
-  again(refused);
-  if (refused || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
+  if (refused(answer) || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fragment?.dataset.mark || address !== location.href) return;
   const kept = remember(live);
@@ -74,13 +77,23 @@ async function refresh(whole) {
   document.dispatchEvent(new Event("kvwitness:refreshed"));
 }
 
-// A page that hears nothing must not look alive.
+// A page that hears nothing must not look alive; nor one that only asks now and then.
 let silent = null;
-function hearing(is) {
-  clearTimeout(silent);
-  if (is) document.getElementById("lost")?.setAttribute("hidden", "");
-  else silent = setTimeout(() => document.getElementById("lost")?.toggleAttribute("hidden", retry !== null), 5000);
+let why = "";
+let lost = "";
+function showLost() {
+  const box = document.getElementById("lost");
+  if (!box) return;
+  box.textContent = lost;
+  box.hidden = !lost;
 }
+function hearing(is, words = "CUT OFF: this page hears nothing from the console; it asks again by itself") {
+  if (!is && retry) return; // it is said that the page is refused
+  why = is ? "" : words;
+  if (is || lost) { clearTimeout(silent); silent = null; lost = why; showLost(); }
+  else silent ??= setTimeout(() => { lost = why; showLost(); }, 5000);
+}
+document.addEventListener("kvwitness:refreshed", showLost);
 
 function tellOfNews() {
   waiting = true;
@@ -95,9 +108,9 @@ async function news() {
   busy = true;
   try {
     do { waiting = false; await refresh(false); } while (waiting && !paused);
-    hearing(true);
+    if (!away) hearing(true);
   } catch {
-    hearing(false); // the stream reconnects by itself and tells of what was missed
+    hearing(false); // the stream, or asking in its place, tells of what was missed
   } finally { busy = false; }
 }
 
@@ -127,20 +140,55 @@ others.addEventListener("message", (event) => {
   else if (letGo?.mark) others.postMessage({ mark: letGo.mark });
 });
 
+// While the stream is away the page asks in its place, after growing waits, and opens the stream again each time. Only a
+// refusal (401, 403) ends that, until the key is mended.
+const FIRST_WAIT_MS = 1000, LONGEST_WAIT_MS = 30000;
+let away = null;
+let wait = FIRST_WAIT_MS;
+function streamAway() {
+  if (away || !letGo) return;
+  away = setTimeout(ask, wait);
+  wait = Math.min(2 * wait, LONGEST_WAIT_MS);
+}
+function streamBack() {
+  clearTimeout(away);
+  away = null;
+  wait = FIRST_WAIT_MS;
+  hearing(true);
+}
+
+async function ask() {
+  let answer = null;
+  try { answer = await fetch("/api/mark", { cache: "no-store" }); } catch { /* nobody there */ }
+  away = null;
+  if (!letGo) return;
+  if (answer && refused(answer)) { letGo.end(); return; }
+  letGo.open();
+  streamAway();
+  if (!answer?.ok) { hearing(false); return; }
+  const { mark } = await answer.json();
+  hearing(false, `ASKING every ${Math.round(wait / 2000)} s: the console's stream is away, what is new comes late`);
+  tell(mark);
+}
+
+function tell(mark) {
+  if (letGo) letGo.mark = mark;
+  others.postMessage({ mark });
+  heard(mark);
+}
+
 function listen(over) {
-  const stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}`);
-  letGo = { mark: null, end: () => { stream.close(); letGo = null; over(); } };
-  stream.addEventListener("open", () => hearing(true));
-  stream.addEventListener("error", () => {
-    hearing(false);
-    if (stream.readyState === EventSource.CLOSED) { letGo?.end(); again(true); } // refused: a browser tries no more by itself
-  });
-  stream.addEventListener("snapshot", (event) => {
-    const { mark } = JSON.parse(event.data);
-    if (letGo) letGo.mark = mark;
-    others.postMessage({ mark });
-    heard(mark);
-  });
+  let stream = null;
+  function open() {
+    if (stream && stream.readyState !== EventSource.CLOSED) return;
+    stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}`);
+    stream.addEventListener("open", streamBack);
+    stream.addEventListener("error", () => { if (!away) hearing(false); streamAway(); });
+    stream.addEventListener("full", streamAway);
+    stream.addEventListener("snapshot", (event) => tell(JSON.parse(event.data).mark));
+  }
+  letGo = { mark: null, open, end: () => { clearTimeout(away); away = null; stream.close(); letGo = null; over(); } };
+  open();
 }
 
 let asking = null;

@@ -1,0 +1,37 @@
+"""The runs as a table, for sorting and for files."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from console.core.run_list import RunList, run_words
+from console.core.sheet import Sheet, in_order
+from console.core.view import Sort
+
+_TIME = pa.timestamp("us", tz="UTC")
+RUNS = pa.schema(
+    [
+        ("run", pa.string()), ("runbook", pa.string()), ("version", pa.string()), ("state", pa.string()), ("conclusion", pa.string()),
+        ("target", pa.string()), ("started", _TIME), ("changed", _TIME), ("says", pa.string()),
+    ]
+)  # fmt: skip
+
+
+def runs_sheet(listed: RunList) -> Sheet:
+    """One row per run, in the order of the list."""
+    rows = [
+        {
+            "run": run.run_id, "runbook": run.runbook, "version": run.version, "state": run.state.value,
+            "conclusion": None if run.conclusion is None else run.conclusion.value, "target": run.target,
+            "started": run.started_us, "changed": run.changed_us, "says": run_words(run),
+        }
+        for run in listed.runs
+    ]  # fmt: skip
+    return Sheet("runs", pa.Table.from_pylist(rows, RUNS), left_out=listed.more)
+
+
+def runs_in_order(listed: RunList, sort: Sort | None) -> RunList:
+    """The runs by one column; without one, or one that runs have not, as they were."""
+    if sort is None or sort.column not in RUNS.names:
+        return listed
+    return listed.in_order_of(in_order(runs_sheet(listed).rows, sort)["run"].to_pylist())
