@@ -56,18 +56,19 @@ class Hanging:
     """Lets every look at a source wait until it is let go."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._patch, self._freed = patch, threading.Event()
+        self._patch, self._freed, self._waiting = patch, threading.Event(), 0
 
     async def begin(self, source: LedgerSource, feed: Feed) -> None:
-        """From here on; a look waits already."""
+        """From here on; both kinds of look wait already."""
         self._patch.setattr(source, "fingerprint", self._wait)
         self._patch.setattr(source._follower, "look", self._wait)
         async with asyncio.timeout(DEADLINE_S):
-            while feed._looking is None or feed._edge is None:
+            while self._waiting < 2:
                 await feed.fresh()
                 await asyncio.sleep(0.02)
 
     def _wait(self, *_: object) -> None:
+        self._waiting += 1
         self._freed.wait(DEADLINE_S)
         raise OSError("let go")
 

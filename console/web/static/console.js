@@ -46,6 +46,12 @@ function again(is) {
   clearTimeout(retry);
   retry = is ? setTimeout(tryAgain, RETRY_MS) : null;
 }
+function refused(answer) {
+  const is = answer.status === 401 || answer.status === 403;
+  document.getElementById("refused")?.toggleAttribute("hidden", !is);
+  again(is);
+  return is;
+}
 async function tryAgain() {
   if (document.hidden) { again(true); return; }
   try { await refresh(false); hearing(true); follow(); } catch { again(true); }
@@ -54,10 +60,7 @@ async function tryAgain() {
 async function refresh(whole) {
   const address = location.href;
   const answer = await fetch(address, { headers: { "X-Fragment": "1" }, cache: "no-store" });
-  const refused = answer.status === 401 || answer.status === 403;
-  document.getElementById("refused")?.toggleAttribute("hidden", !refused);
-  again(refused);
-  if (refused || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
+  if (refused(answer) || answer.status >= 500) throw new Error(`HTTP ${answer.status}`);
   const fragment = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fragment?.dataset.mark || address !== location.href) return;
   const kept = remember(live);
@@ -82,9 +85,10 @@ function showLost() {
   const box = document.getElementById("lost");
   if (!box) return;
   box.textContent = lost;
-  box.hidden = !lost || retry !== null;
+  box.hidden = !lost;
 }
 function hearing(is, words = "CUT OFF: this page hears nothing from the console; it asks again by itself") {
+  if (!is && retry) return; // it is said that the page is refused
   why = is ? "" : words;
   if (is || lost) { clearTimeout(silent); silent = null; lost = why; showLost(); }
   else silent ??= setTimeout(() => { lost = why; showLost(); }, 5000);
@@ -136,8 +140,8 @@ others.addEventListener("message", (event) => {
   else if (letGo?.mark) others.postMessage({ mark: letGo.mark });
 });
 
-// While the stream is away the page asks in its place, after growing waits, and opens the stream again each time; a refusal
-// (401, 403) is waited out as every other.
+// While the stream is away the page asks in its place, after growing waits, and opens the stream again each time. Only a
+// refusal (401, 403) ends that, until the key is mended.
 const FIRST_WAIT_MS = 1000, LONGEST_WAIT_MS = 30000;
 let away = null;
 let wait = FIRST_WAIT_MS;
@@ -158,13 +162,7 @@ async function ask() {
   try { answer = await fetch("/api/mark", { cache: "no-store" }); } catch { /* nobody there */ }
   away = null;
   if (!letGo) return;
-  if (answer?.status === 401 || answer?.status === 403) {
-    hearing(false);
-    letGo.end();
-    document.getElementById("refused")?.removeAttribute("hidden");
-    again(true);
-    return;
-  }
+  if (answer && refused(answer)) { letGo.end(); return; }
   letGo.open();
   streamAway();
   if (!answer?.ok) { hearing(false); return; }
