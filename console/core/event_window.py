@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from console.core.events import PAGE, EventKey, EventPage, Events, key_at
+from console.core.events import PAGE, EventKey, EventPage, key_at
 from console.core.filter_language import Filter
 from console.core.filter_rows import filter_rows
 from console.core.snapshot import Snapshot
@@ -60,7 +60,7 @@ class EventWindows:
     """Windows over the events of one reading of a ledger. Slow to make for a long record: never in the event loop."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._events = Events(snapshot.ledger)
+        self._events = snapshot.events
         responses = snapshot.judged.settled.responses
         self._responses = responses.select(["rid", "verdict"])
 

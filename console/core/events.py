@@ -74,7 +74,8 @@ class Events:
     """The events of one reading of a ledger. `names`: where the `receive` rows of requests stand, if not in it."""
 
     def __init__(self, ledger: Ledger, names: pa.Table | None = None) -> None:
-        self._tables = [ledger.tables[name] for name in TABLE_NAMES]
+        # Lists are in no column of an event, and cost the most to pick rows of.
+        self._tables = [_without_lists(ledger.tables[name]) for name in TABLE_NAMES]
         self._requests = ledger.tables["requests"] if names is None else names
 
     @cached_property
@@ -172,7 +173,9 @@ class Events:
         return low, max(low, high)
 
     def _at(self, place: int) -> EventKey:
-        return key_at(self._rows(place, place + 1), 0)
+        t, which, row = (int(column[place]) for column in self._placed)
+        table = self._tables[which]
+        return EventKey(t, table["worker"][row].as_py(), table["epoch"][row].as_py(), table["seq"][row].as_py())
 
     def _place(self, key: EventKey) -> int:
         """How many events stand before `key`."""
@@ -241,6 +244,10 @@ def key_at(rows: pa.Table, at: int) -> EventKey:
     """The key of one of the rows."""
     t = rows["t"].cast(pa.int64())[at].as_py()
     return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
+
+
+def _without_lists(table: pa.Table) -> pa.Table:
+    return table.select([field.name for field in table.schema if not pa.types.is_list(field.type)])
 
 
 def _joined(parts: list[pa.Table]) -> pa.Table:

@@ -7,6 +7,7 @@ snapshot.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from console.core.detectors import Detector, detector_rows, detectors
-from console.core.events import Events
 from console.core.filter_language import Filter
 from console.core.held_capacity import HeldFigure, Rates, WhatIf, held_figure, held_series, hold_rates
 from console.core.incidents import Incident, incidents_of
@@ -149,11 +149,13 @@ class Rollup:
 
     def held_if(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         """The same with other rates tried out."""
-        series, holders = self.tables["held"], rows_of(self.tables["holders"])
+        series, holders = _by_pool(self.tables["held"]), rows_of(self.tables["holders"])
+        courses = _by_pool(self.tables["held-course"]) if "held-course" in self.tables else None
         rates = {(row["worker"], row["pool"]): row for row in rows_of(self.tables["pools"])}
         figures = []
         for key, pool in rates.items():
-            mine, course = _of_pool(series, key), _of_pool(self.tables.get("held-course"), key)
+            mine = series.get(key, self.tables["held"].slice(0, 0))
+            course = None if courses is None else courses.get(key, self.tables["held-course"].slice(0, 0))
             of_pool = tuple(row for row in holders if (row["worker"], row["pool"]) == key)
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
             figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course))
@@ -204,7 +206,7 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         ),
         "fast-prefill": library["fast-prefill"],
         "prefill-times": library["prefill-times"],
-        "events": Events(ledger).before(None, Filter(), Span(), snapshot.taken_us, LATEST_EVENTS).rows,
+        "events": snapshot.events.before(None, Filter(), Span(), snapshot.taken_us, LATEST_EVENTS).rows,
     }
     totals = {
         "detections": len(found),
@@ -220,10 +222,13 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
     return Rollup(ledger.path, head, tables)
 
 
-def _of_pool(series: pa.Table | None, key: tuple[str, str]) -> pa.Table | None:
-    if series is None:
-        return None
-    return series.filter(pc.and_(pc.equal(series["worker"], key[0]), pc.equal(series["pool"], key[1])))
+def _by_pool(series: pa.Table) -> dict[tuple[str, str], pa.Table]:
+    """The rows of `held_series`, which stand together by worker and pool."""
+    counted_rows = series.group_by(["worker", "pool"], use_threads=False).aggregate([([], "count_all")])
+    keys = zip(counted_rows["worker"].to_pylist(), counted_rows["pool"].to_pylist(), strict=True)
+    lengths = counted_rows["count_all"].to_pylist()
+    starts = itertools.accumulate(lengths, initial=0)
+    return {key: series.slice(start, n) for key, start, n in zip(keys, starts, lengths, strict=False)}
 
 
 def _pools(workers: pa.Table, gauges: pa.Table, rates: dict[tuple[str, str], Rates]) -> pa.Table:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from console.core.bins import bin_seconds
+from console.core.events import Events
 from console.core.incidents import QUERY, Incident, incidents_of, with_names
 from console.core.judging import Judging
 from console.core.library_rows import library_rows
@@ -58,6 +59,11 @@ class Snapshot:
     def name(self) -> str:
         """The ledger's directory name."""
         return self.ledger.path.resolve().name
+
+    @cached_property
+    def events(self) -> Events:
+        """Its rows in order, of all tables."""
+        return Events(self.ledger)
 
     @cached_property
     def writing(self) -> bool:

@@ -10,7 +10,6 @@ from textual.worker import Worker, WorkerState
 
 from console.core.event_export import Written, events_file, export_events
 from console.core.event_window import Looked
-from console.core.events import Events
 from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
 from console.core.export import Exported, checked, export
 from console.core.filter_language import parse_filter
@@ -120,7 +119,7 @@ class TableActions(DeskApp):
         looked = Looked(parse_filter(at.view.filter), at.span, at.now_us)
 
         def write(file: BinaryIO) -> Written:
-            return export_events(known, Events(shown.ledger), looked, view, fmt, Redaction(), file)
+            return export_events(known, shown.events, looked, view, fmt, Redaction(), file)
 
         self.run_worker(
             lambda: self.keep_file(events_file(known, fmt), write), thread=True, group=EXPORT, name=fmt, exit_on_error=False

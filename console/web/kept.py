@@ -27,7 +27,7 @@ class Kept:
     @cached_property
     def events(self) -> Events:
         """Its events."""
-        return Events(self.snapshot.ledger)
+        return self.snapshot.events
 
     def page_map(self, area: Area) -> PageMap:
         """The map of an area, as fine as maps are."""
