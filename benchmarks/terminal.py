@@ -52,9 +52,9 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def app_over(ledger: Path, store: RollupStore, kept: Path) -> ConsoleApp:
+def app_over(ledger: Path, store: RollupStore, kept: Path) -> PaintedConsole:
     """A console that has never been open, but remembers the ledger."""
-    return ConsoleApp(LedgerSource(ledger, now_us=now_us, engine="replay", store=store), around=surroundings(kept))
+    return PaintedConsole(LedgerSource(ledger, now_us=now_us, engine="replay", store=store), around=surroundings(kept))
 
 
 def surroundings(kept: Path) -> Surroundings:
@@ -65,10 +65,12 @@ def surroundings(kept: Path) -> Surroundings:
 async def paint_and_exit(ledger: Path, store: RollupStore, kept: Path) -> None:
     """Print when this process began to run and its CPU time so far as soon as there are figures, and end at once."""
     app = app_over(ledger, store, kept)
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=SIZE):
         while app.desk.rollup is None:
-            await pilot.pause()
-        await pilot.pause()
+            await asyncio.sleep(0)
+        known = time.perf_counter()
+        while app.painted < known:
+            await asyncio.sleep(0)
         print(time.time(), time.process_time(), flush=True)
         os._exit(0)  # the reading that has begun meanwhile is not waited for
 

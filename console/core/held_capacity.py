@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -87,17 +88,13 @@ class Forecast:
 
 @dataclass(frozen=True)
 class HeldFigure:
-    """One pool. Its course over the record, or over a range of it: `starts_us` [bins]; `stacked` by reason, mean pages
-    [bins]; `free` least free [bins]. Of the record's last stretch, [last_us, ends_us):
-    pages `held`, and what is forecast from then on. `limit`: its pages.
+    """One pool. `course`: rows of `held_series` over the record, or over a range of it, as tuples when they are asked for.
+    Of the record's last stretch, [last_us, ends_us): pages `held`, and what is forecast from then on. `limit`: its pages.
     """
 
     worker: str
     pool: str
-    starts_us: tuple[int, ...]
-    bin_us: int
-    stacked: dict[str, tuple[float, ...]]
-    free: tuple[int, ...]
+    course: pa.Table = field(repr=False, compare=False)
     limit: int | None
     held: float | None
     last_us: int
@@ -110,6 +107,26 @@ class HeldFigure:
     def name(self) -> str:
         """Its pool in views and addresses: of all lives of the worker."""
         return pool_name(self.worker, self.pool)
+
+    @cached_property
+    def starts_us(self) -> tuple[int, ...]:
+        """When each stretch of the course begins."""
+        return tuple(self.course["t"].cast(pa.int64()).to_pylist())
+
+    @cached_property
+    def bin_us(self) -> int:
+        """How long each is."""
+        return int(self.course["bin_us"][0].as_py()) if len(self.course) else 0
+
+    @cached_property
+    def stacked(self) -> dict[str, tuple[float, ...]]:
+        """Mean pages of each, by reason."""
+        return {reason: tuple(value or 0.0 for value in self.course[reason].to_pylist()) for reason in REASONS}
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The least free pages in each."""
+        return tuple(int(value or 0) for value in self.course["free"].to_pylist())
 
     @property
     def share(self) -> float | None:
@@ -178,21 +195,15 @@ def held_figure(
     course: pa.Table | None = None,
 ) -> HeldFigure:
     """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a range."""
-    whole = rows_of(series)
-    rows = whole if course is None else rows_of(course)
-    stacked = {reason: tuple(row[reason] or 0.0 for row in rows) for reason in REASONS}
-    held = whole[-1]["held"] or 0.0 if whole else 0.0
-    room = held + (whole[-1]["free"] or 0) if whole else 0.0
-    wanted, last, length = (
-        (tried or WhatIf()).of(rates),
-        whole[-1]["t"] if whole else 0,
-        whole[-1]["bin_us"] if whole else 0,
-    )
+    last = next(iter(rows_of(series.slice(max(len(series) - 1, 0)))), None)
+    held = last["held"] or 0.0 if last else 0.0
+    room = held + (last["free"] or 0) if last else 0.0
+    begins, length = (last["t"], last["bin_us"]) if last else (0, 0)
+    wanted = (tried or WhatIf()).of(rates)
     return HeldFigure(
-        worker=whole[0]["worker"] if whole else "", pool=whole[0]["pool"] if whole else "",
-        starts_us=tuple(row["t"] for row in rows), bin_us=rows[0]["bin_us"] if rows else 0, stacked=stacked,
-        free=tuple(int(row["free"] or 0) for row in rows), limit=limit, held=held if whole else None, last_us=last,
-        ends_us=last + length, rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
+        worker=last["worker"] if last else "", pool=last["pool"] if last else "",
+        course=series if course is None else course, limit=limit, held=held if last else None, last_us=begins,
+        ends_us=begins + length, rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
     )  # fmt: skip
 
 

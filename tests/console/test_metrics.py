@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -71,10 +72,11 @@ def test_writers_that_end_do_not_end_an_incident(finished):
 def held_desk(finished) -> Desk:
     """A reading with one pool of 100 pages of which 40 are held, full in ten minutes at the earliest."""
     forecast = Forecast((), (), (), (30.0, 130.0), (600.0, None), 90)
-    stacked = {"held": (10.0, 40.0), "quarantined": (0.0, 2.0), "in_transfer": (5.0, 6.0)}
-    figure = HeldFigure(
-        "decode-0", "kv", (NOW - 1, NOW), 1, stacked, (80, 52), 100, 40.0, NOW, NOW + 1, Rates(1, 1, 1, 1), forecast, ()
-    )
+    course = pa.table(
+        {"t": [NOW - 1, NOW], "bin_us": [1, 1], "held": [10.0, 40.0], "quarantined": [0.0, 2.0], "in_transfer": [5.0, 6.0],
+         "free": [80, 52]}
+    )  # fmt: skip
+    figure = HeldFigure("decode-0", "kv", course, 100, 40.0, NOW, NOW + 1, Rates(1, 1, 1, 1), forecast, ())
     known = replace(finished)
     known.rollup.__dict__["held"] = (figure,)
     return Desk().offer(known)
