@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Header, Query, Request
@@ -16,6 +17,8 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
+from console.core.actions import ACTIONS, Action
+from console.core.commands import Command, CommandError
 from console.core.export import FORMATS, Exported, export
 from console.core.redaction import Redaction
 from console.core.times import moment
@@ -23,20 +26,33 @@ from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
 from console.web.feed import MOST_SUBSCRIBERS, Feed
 from console.web.gate import Visitor
+from console.web.moves import REFUSALS, address_after, read_command
 from console.web.tables import file_rows, place_of, sheet_asked
 
 
-def add_api(app: FastAPI, feed: Feed) -> None:
-    """Add the endpoints."""
+def add_api(app: FastAPI, feed: Feed, views: Path) -> None:
+    """Add the endpoints. `views`: the file of saved views."""
 
     @app.get("/api/charts/{name}")
     async def one_chart(
-        name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark"
+        name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light|contrast)$")] = "dark"
     ) -> JSONResponse:
         await feed.fresh()
         asked = ask(feed, f"/overview?{request.url.query}")
         figure = await asyncio.to_thread(chart, name, asked, theme)
         return JSONResponse({"mark": asked.mark, **figure})
+
+    @app.get("/api/address")
+    async def address(at: str, action: str = "", argument: str = "", command: str = "") -> JSONResponse:
+        """Where an action of the table, or a command as it was typed, leads from the address `at`."""
+        await feed.fresh()
+        try:
+            asked = ask(feed, at)
+            wanted = read_command(command) if command else Command(_named(action), argument)
+            made = await asyncio.to_thread(address_after, asked, wanted.action, wanted.argument, views)
+        except REFUSALS as error:
+            return JSONResponse({"error": {"message": str(error), "code": "refused"}}, 400)
+        return JSONResponse({"address": made})
 
     @app.get("/tables/{name}.{fmt}")
     async def one_table(name: str, fmt: str, request: Request) -> Response:
@@ -76,6 +92,14 @@ def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
         said = f"{moment(asked.clock_us)} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"
         print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
     return export(known, sheet, left, asked.view, fmt, Redaction(hide=hide))
+
+
+def _named(action_id: str) -> Action:
+    """An action by its id. Raises CommandError."""
+    for action in ACTIONS:
+        if action.id == action_id and action.web:
+            return action
+    raise CommandError("a browser has no such action")
 
 
 def _plain(name: str) -> str:

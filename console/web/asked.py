@@ -17,7 +17,7 @@ from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, parse_range
-from console.core.view import View
+from console.core.view import Mode, View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link
 from console.web.feed import Feed
 from console.web.kept import Kept
@@ -55,9 +55,31 @@ class Asked:
         """The address of the view with changes."""
         return to_link(replace(self.view, **changes))  # type: ignore[arg-type]
 
+    def at(self, place: Place) -> View:
+        """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
+        seen = self.view
+        return View(place, seen.range, seen.cursor_us, seen.filter, mode=seen.mode, replay=seen.replay)
+
     def tab(self, place: Place) -> str:
-        """The address of another screen: range and filter go along."""
-        return to_link(View(place=place, range=self.view.range, filter=self.view.filter))
+        """The address of another screen."""
+        return to_link(self.at(place))
+
+    def opened(self, incident_id: str, rid: str | None = None) -> View:
+        """The view of an incident."""
+        return replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
+
+    def open(self, incident_id: str) -> str:
+        """The address of an incident."""
+        return to_link(self.opened(incident_id))
+
+    @property
+    def stands(self) -> str:
+        """Why the page does not follow the record: `range`, `paused`, `held` (an incident is open), or nothing."""
+        if not self.view.range.follows:
+            return "range"
+        if self.view.mode is Mode.PAUSED:
+            return "paused"
+        return "held" if self.view.place is Place.INCIDENT and self.desk.shown is not None else ""
 
 
 def ask(feed: Feed, address: str) -> Asked:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
 from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.incidents import Incident
@@ -23,6 +23,7 @@ from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
+from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -35,6 +36,7 @@ from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
 from console.web.lineage_svg import draw
 from console.web.run_forms import RunForms
+from console.web.shortcuts import helped, shortcuts
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 from runbooks.going_on import STANDING, next_step
@@ -55,10 +57,12 @@ class Caller:
 
 
 class Pages:
-    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here."""
+    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here;
+    `views`: the file of saved views.
+    """
 
-    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms) -> None:
-        self._ledger, self._plotly, self._gate, self._runs = ledger, plotly, gate, runs
+    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms, views: Path) -> None:
+        self._ledger, self._plotly, self._gate, self._runs, self._views = ledger, plotly, gate, runs, views
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
@@ -141,8 +145,7 @@ class Pages:
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS), standing=standing(incident, caller.entries, asked.now_us),
-            may_write=caller.visitor is not None and self._gate.may_write(caller.visitor),
-            link=lambda **query: f"/incidents/{incident.id}?{urlencode(query)}",
+            link=lambda resp, page=None: asked.link(rid=resp, page=page),
         )  # fmt: skip
 
     def _pages(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -184,6 +187,8 @@ class Pages:
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
                 "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
+                "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
+                "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),

@@ -33,6 +33,12 @@ PLACES = {
 }  # fmt: skip
 """The screen on which each table stands; that of flows is named by its incident."""
 
+MAIN = {
+    Place.OVERVIEW: "incidents", Place.INCIDENTS: "incidents", Place.INCIDENT: "flows", Place.PAGES: "marks",
+    Place.HELD: "holders", Place.LATENCY: "latency", Place.EVENTS: "events", Place.RUNS: "incidents",
+}  # fmt: skip
+"""The table that a screen's order and export are about."""
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -74,6 +80,11 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     if name in known.sheets:
         return known.sheets[name]
     return _of_snapshot(name, asked)
+
+
+def columns_of(name: str, asked: Asked) -> tuple[str, ...]:
+    """The columns of a table. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
+    return tuple(sheet_asked(name, asked).rows.column_names)
 
 
 def _of_snapshot(name: str, asked: Asked) -> Sheet:

@@ -1,12 +1,11 @@
 // Draws the charts of a page, and makes what is dragged over one of them the range of the whole page.
 "use strict";
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
 
 async function draw(place) {
   const query = new URLSearchParams(place.dataset.query);
-  query.set("theme", dark.matches ? "dark" : "light");
+  query.set("theme", themeNow());
   const mine = (place.turn = (place.turn ?? 0) + 1);
   const answer = await fetch(`/api/charts/${place.dataset.chart}?${query}`, { cache: "no-store" });
   if (mine !== place.turn) return;
@@ -24,7 +23,7 @@ async function draw(place) {
   place.on("plotly_relayout", (change) => dragged(place, change));
   place.on("plotly_click", (event) => {
     const id = event.points[0].customdata;
-    if (place.dataset.chart === "swimlanes" && id) location.assign(`/incidents/${encodeURIComponent(id)}`);
+    if (place.dataset.chart === "swimlanes" && id) go("incident", id);
   });
   place.dataset.ready = "1";
 }
@@ -66,4 +65,5 @@ document.addEventListener("click", (event) => {
 
 addEventListener("DOMContentLoaded", drawAll);
 document.addEventListener("kvwitness:refreshed", drawAll);
-dark.addEventListener("change", drawAll);
+darkSystem.addEventListener("change", drawAll);
+document.addEventListener("kvwitness:theme", drawAll);
