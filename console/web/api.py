@@ -21,17 +21,19 @@ from console.core.actions import ACTIONS, Action
 from console.core.commands import Command, CommandError
 from console.core.export import FORMATS, Exported, export
 from console.core.redaction import Redaction
+from console.core.run_tables import RUN_TABLES, run_table
 from console.core.times import moment
 from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
 from console.web.feed import MOST_SUBSCRIBERS, Feed
 from console.web.gate import Visitor
 from console.web.moves import REFUSALS, address_after, read_command
+from console.web.run_forms import RunForms
 from console.web.tables import file_rows, place_of, sheet_asked
 
 
-def add_api(app: FastAPI, feed: Feed, views: Path) -> None:
-    """Add the endpoints. `views`: the file of saved views."""
+def add_api(app: FastAPI, feed: Feed, views: Path, runs: RunForms) -> None:
+    """Add the endpoints. `views`: the file of saved views; `runs`: what `/tables/runs` is made of."""
 
     @app.get("/api/charts/{name}")
     async def one_chart(
@@ -61,7 +63,7 @@ def add_api(app: FastAPI, feed: Feed, views: Path) -> None:
         await feed.fresh()
         asked = ask(feed, f"/{place_of(name)}?{request.url.query}")
         visitor: Visitor = request.state.visitor
-        file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
+        file = await asyncio.to_thread(_file, name, fmt, asked, visitor, runs)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
 
@@ -82,11 +84,13 @@ def add_api(app: FastAPI, feed: Feed, views: Path) -> None:
             yield ServerSentEvent(event="snapshot", id=mark, data={"mark": mark}, retry=2000)
 
 
-def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
+def _file(name: str, fmt: str, asked: Asked, visitor: Visitor, runs: RunForms) -> Exported:
     known = asked.rollup
     if known is None:
         raise NotReadYet
-    sheet, left = file_rows(sheet_asked(name, asked), asked)
+    is_of_runs = name in RUN_TABLES
+    whole = run_table(name, runs.listed(asked.now_us)) if is_of_runs else sheet_asked(name, asked)
+    sheet, left = file_rows(whole, asked)
     hide = not visitor.role.may_take_names
     if not hide:
         said = f"{moment(asked.clock_us)} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"

@@ -86,7 +86,7 @@ def create_app(
     app.state.feed = feed
     _add_screens(app, feed, pages, forms)
     _add_refusals(app, feed, pages)
-    add_api(app, feed, views)
+    add_api(app, feed, views, run_forms)
     _add_forms(app, gate, pages, forms, feed)
     _add_run_forms(app, gate, run_forms, feed)
     add_metrics(app, feed, notifier)

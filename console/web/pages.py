@@ -23,6 +23,7 @@ from console.core.places import Place
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
+from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
 from console.core.time_range import ALL
@@ -88,7 +89,8 @@ class Pages:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
-                "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._runs.listed(asked.now_us), marks=STEP_MARKS,
+                "runs.html", asked, caller, title="Runbook", words_of=run_words,
+                listed=in_order_of(self._runs.listed(asked.now_us), asked.view.sort), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
                 may_run=caller.visitor is not None and self._gate.may_write(caller.visitor) and self._runs.setting.may_start,
@@ -139,7 +141,7 @@ class Pages:
         shown = desk.shown
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
         flows = Sheet("flows", flows_of(desk.readings))
-        inside = replace(asked, view=replace(asked.view, filter="", sort=asked.view.sort))
+        inside = replace(asked, view=replace(asked.view, filter="", sort=None))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
@@ -192,6 +194,8 @@ class Pages:
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
+                "own": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", sort=None)),
+                "in_order": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", range=ALL)),
                 "typed": None, "fault": None, **values,
             }
         )  # fmt: skip

@@ -15,9 +15,11 @@ import pyarrow as pa
 from console.core.detectors import detectors
 from console.core.filter_language import parse_filter
 from console.core.flows import flows_of
+from console.core.incident_tables import lineage_of, order_of, responses_of
 from console.core.page_map import PageMap
 from console.core.places import Place
 from console.core.printable import NOTHING, printable, ranges
+from console.core.run_tables import RUN_TABLES
 from console.core.sheet import Sheet, Shown, shown
 from console.core.times import moment
 from console.core.view import Sort
@@ -29,13 +31,15 @@ MOST_EVENTS = 10_000
 """Rows of events in one file."""
 PLACES = {
     "incidents": Place.INCIDENTS, "detections": Place.INCIDENTS, "detectors": Place.OVERVIEW, "holders": Place.HELD,
-    "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES, "flows": Place.PAGES,
+    "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES,
+    "flows": Place.PAGES, "responses": Place.PAGES, "lineage": Place.PAGES, "order": Place.PAGES,
+    "runbooks": Place.RUNS, "runs": Place.RUNS,
 }  # fmt: skip
-"""The screen on which each table stands; that of flows is named by its incident."""
+"""The screen on which each table stands; those of an incident are named by it in their query."""
 
 MAIN = {
-    Place.OVERVIEW: "incidents", Place.INCIDENTS: "incidents", Place.INCIDENT: "flows", Place.PAGES: "marks",
-    Place.HELD: "holders", Place.LATENCY: "latency", Place.EVENTS: "events", Place.RUNS: "incidents",
+    Place.OVERVIEW: "incidents", Place.INCIDENTS: "incidents", Place.INCIDENT: "responses", Place.PAGES: "marks",
+    Place.HELD: "holders", Place.LATENCY: "latency", Place.EVENTS: "events", Place.RUNS: "runs",
 }  # fmt: skip
 """The table that a screen's order and export are about."""
 
@@ -84,6 +88,8 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
 
 def columns_of(name: str, asked: Asked) -> tuple[str, ...]:
     """The columns of a table. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
+    if name in RUN_TABLES:
+        return tuple(RUN_TABLES[name].names)
     return tuple(sheet_asked(name, asked).rows.column_names)
 
 
@@ -96,8 +102,21 @@ def _of_snapshot(name: str, asked: Asked) -> Sheet:
         if incident is None:
             raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
         return Sheet("flows", flows_of(snapshot.readings(incident)))
+    if name in ("responses", "lineage", "order"):
+        return _of_incident(name, asked)
     drawn = asked.kept.page_map(area_asked(snapshot, asked))
     return _marks(drawn) if name == "marks" else _allocations(drawn)
+
+
+def _of_incident(name: str, asked: Asked) -> Sheet:
+    incident = asked.desk.incident_of(asked.view.incident)
+    if incident is None:
+        raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
+    desk = asked.desk.open_incident(incident, asked.view.rid).select(page=asked.view.page)
+    if name == "responses":
+        return responses_of(desk.readings)
+    lineage = desk.lineage()
+    return lineage_of(lineage) if name == "lineage" else order_of(desk.story(lineage))
 
 
 def _detectors(rows: pa.Table) -> Sheet:

@@ -100,6 +100,11 @@ def test_every_chart_is_an_image_to_take_away(finished_ledger, served, watch, ki
             content = Path(taken.value.path()).read_bytes()
             assert content.startswith(begins), path
             assert len(content) > 2000
+    page.goto(console.url + incident.lstrip("/"))
+    colours = "() => getComputedStyle(document.querySelector('#lineage path.link')).stroke"
+    with page.expect_download() as taken:
+        page.locator(f"[data-image={kind}][data-chart=lineage]").click()
+    assert kind == "png" or page.evaluate(colours) in Path(taken.value.path()).read_text()
     watched.check(console.url)
 
 

@@ -55,9 +55,40 @@ function dragged(place, change) {
   show(`${location.pathname}${query.size ? `?${query}` : ""}`.replaceAll("%3A", ":"));
 }
 
+// A drawing of the page is taken away with the colours that its style sheet gives it.
+const DRAWN = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "font", "text-anchor"];
+async function takeDrawing(drawing, kind) {
+  const copy = drawing.cloneNode(true);
+  const parts = [drawing, ...drawing.querySelectorAll("*")], copies = [copy, ...copy.querySelectorAll("*")];
+  parts.forEach((part, at) => {
+    const style = getComputedStyle(part);
+    for (const name of DRAWN) copies[at].style.setProperty(name, style.getPropertyValue(name));
+  });
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.style.background = getComputedStyle(document.body).backgroundColor;
+  for (const link of copy.querySelectorAll("a")) link.removeAttribute("href"); // an address of this console alone
+  const text = new XMLSerializer().serializeToString(copy);
+  if (kind === "svg") { takeAway(new Blob([text], { type: "image/svg+xml" }), "svg"); return; }
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [2 * drawing.clientWidth, 2 * drawing.clientHeight];
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => takeAway(blob, "png"), "image/png");
+}
+function takeAway(blob, kind) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = `kvwitness-lineage.${kind}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-image]");
   const place = button && document.getElementById(button.dataset.chart);
+  if (place instanceof SVGElement) { takeDrawing(place, button.dataset.image); return; }
   if (!place?.dataset.ready) return;
   const size = { width: place.clientWidth, height: place.clientHeight, scale: button.dataset.image === "png" ? 2 : 1 };
   Plotly.downloadImage(place, { format: button.dataset.image, filename: `kvwitness-${place.dataset.chart}`, ...size });
