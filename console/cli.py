@@ -270,41 +270,37 @@ def _view(link: str | None, incident: str | None, saved: str | None, plain: bool
 
 
 def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> None:
+    from console.core.as_it_was import snapshot_at
     from console.core.looking import looking
     from console.core.places import Place
-    from console.core.plain import incident_detail, incident_list
     from console.core.plain_screens import plain_runs, plain_screen
-    from console.core.run_list import library, run_list
+    from console.core.run_list import library, run_list, runs_at
     from console.core.source import Failure
-    from console.core.triage import TriageBook, state_directory
+    from console.core.triage import TriageBook, TriageError, state_directory
     from console.core.what_if import WhatIfError
     from runbooks.store import default_state_dir
 
     if view.place is Place.RUNS:
         today = datetime.fromtimestamp(source.now_us() / 1e6, UTC).date()
-        for line in plain_runs(run_list(state_dir or default_state_dir(), library(today))):
+        listed = run_list(state_dir or default_state_dir(), library(today))
+        for line in plain_runs(listed if view.replay is None else runs_at(listed, view.moment_us(source.now_us()))):
             click.echo(line)
         return
     snapshot = source.read()
     if isinstance(snapshot, Failure):
         raise Usage(f"{snapshot.what}; {snapshot.remedy}")
-    if view.place not in (Place.INCIDENT, Place.INCIDENTS):
-        at = looking(snapshot.rollup, view, source.now_us())
-        entries = TriageBook(state_directory(), source.path, who="", now_us=source.now_us).entries()
-        try:
-            for line in plain_screen(snapshot, at, entries, source.now_us()):
-                click.echo(line)
-        except WhatIfError as error:
-            raise Usage(str(error)) from error
-        return
-    incident_id = view.incident
-    incident = snapshot.incident(incident_id)
-    if incident_id is not None and incident is None:
+    if view.replay is not None and view.cursor_us is not None:
+        snapshot = snapshot_at(snapshot, view.cursor_us)
+    if view.place is Place.INCIDENT and snapshot.incident(view.incident) is None:
         known = ", ".join(i.id for i in snapshot.incidents) or "none"
-        raise Usage(f"no incident {incident_id!r} in {source.path}; it has: {known}")
-    lines = incident_list(snapshot) if incident is None else incident_detail(snapshot, incident)
-    for line in lines:
-        click.echo(line)
+        raise Usage(f"no incident {view.incident!r} in {source.path}; it has: {known}")
+    at = looking(snapshot.rollup, view, source.now_us())
+    try:
+        entries = TriageBook(state_directory(), source.path, who="", now_us=source.now_us).entries()
+        for line in plain_screen(snapshot, at, entries, source.now_us()):
+            click.echo(line)
+    except (WhatIfError, TriageError) as error:
+        raise Usage(str(error)) from error
 
 
 def main() -> None:

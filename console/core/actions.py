@@ -106,7 +106,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy", ("y",), "y", "copy the address and the command that open this view", hint=6, hint_words="copy", command="copy"),
     Action("share", ("Y",), "Y", "copy the address with its times written out", command="share"),
     Action(
-        "export", ("e",), "e", "export the table as it stands: csv, parquet, jsonl, md", (*_LISTS, Place.OVERVIEW),
+        "export", ("e",), "e", "export what is seen: csv, parquet, jsonl, md; bundle",
         hint=7, hint_words="export", command="export", argument="FORMAT",
     ),
     Action("save_view", ("V",), "V", "save the view under a name", command="save", argument="NAME", web=False, writes=True),

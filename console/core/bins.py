@@ -21,7 +21,7 @@ def bin_seconds(first_us: int, last_us: int) -> int:
 
 
 def bin_means(gauges: pa.Table, first_us: int, bin_us: int, *, means: Sequence[str], least: Sequence[str]) -> pa.Table:
-    """`worker pool t` and the columns named, one row per stretch, in order; `t` is where it begins, us."""
+    """`worker pool t bin_us` and the columns named, one row per stretch, in order; `t` is where it begins, us."""
     places = pc.divide(pc.subtract(gauges["t"].cast(pa.int64()), first_us), bin_us)
     rows = pa.table(
         {
@@ -38,6 +38,7 @@ def bin_means(gauges: pa.Table, first_us: int, bin_us: int, *, means: Sequence[s
     return pa.table(
         {
             "worker": binned["worker"], "pool": binned["pool"], "t": pc.add(pc.multiply(binned["place"], bin_us), first_us),
+            "bin_us": pa.array([bin_us] * len(binned), pa.int64()),
             **{name: binned[f"{name}_mean"] for name in means}, **{name: binned[f"{name}_min"] for name in least},
         }
     )  # fmt: skip

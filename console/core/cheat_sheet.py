@@ -24,7 +24,8 @@ _TAIL = """
 | `2026-09-21T14:13:20Z±30s` | around a moment |
 | `all` | the whole record |
 
-A range that does not end in `now` stands still: the view is paused.
+A range that does not end in `now` stands still: the view is paused. `now` is the time of the wall while somebody writes the
+record, in one that nobody writes its end, and in a replay the moment replayed.
 
 ## Filters
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
 from console.core.live_edge import Edge, with_edge
+from console.core.looks import LastLook
 from console.core.page_events import PageStory, page_story
 from console.core.places import Place
 from console.core.readings import Reading
@@ -28,6 +29,7 @@ class Desk:
 
     `live`: the rollup of what is shown with the live edge; `rows_there`: how many rows the record has by the newest look.
     `whole`: what was shown before a replay began to show the record as it was; None = it is what is shown.
+    `last_look`: how the looks at the ledger stand; None before it was seen.
     """
 
     view: View = field(default_factory=View)
@@ -38,6 +40,7 @@ class Desk:
     whole: Snapshot | None = None
     remembered: Rollup | None = None
     failure: Failure | None = None
+    last_look: LastLook | None = None
 
     def offer(self, reading: Snapshot | Failure) -> Desk:
         """The desk after a reading came in."""
@@ -122,6 +125,21 @@ class Desk:
     def is_remembered(self) -> bool:
         """Whether the picture is of an earlier opening: it has to say so, and how old it is."""
         return self.shown is None and self.remembered is not None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether what is shown may be old although nothing failed: looks at the ledger do not come back."""
+        return self.shown is not None and self.last_look is not None and self.last_look.is_overdue
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the picture is older than it should be: it has to say so, with its age."""
+        return self.rollup is not None and (self.failure is not None or self.is_overdue)
+
+    @property
+    def look_age_us(self) -> int:
+        """How long ago the ledger was last seen."""
+        return round(self.last_look.age_s * 1e6) if self.last_look else 0
 
     @property
     def newer_rows(self) -> int:

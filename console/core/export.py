@@ -40,7 +40,7 @@ class Exported:
     content: bytes
 
 
-def _told(view: View, redaction: Redaction) -> str:
+def told_view(view: View, redaction: Redaction) -> str:
     """The view's link; what it says of names is left out where they are covered."""
     return to_link(replace(view, filter="", rid=None, title="") if redaction.words else view)
 
@@ -56,14 +56,14 @@ def export(known: Rollup, sheet: Sheet, left: Shown, view: View, fmt: str, redac
     write(rows, fmt, out, envelope=about, columns=columns, tz=ZoneInfo("UTC"))
     content = out.getvalue()
     if fmt == "md":
-        content += f"\n{sheet.name} of {known.name}, {left.words}; view {_told(view, redaction)}\n".encode()
+        content += f"\n{sheet.name} of {known.name}, {left.words}; view {told_view(view, redaction)}\n".encode()
     return Exported(f"{known.name}-{sheet.name}.{fmt}", FORMATS[fmt], content)
 
 
 def envelope(known: Rollup, sheet: Sheet, left: Shown, view: View, redaction: Redaction) -> dict[str, Any]:
     """Which view of which ledger it is, as Parquet keeps it with the rows."""
     return {
-        "ledger": known.name, "table": sheet.name, "view": _told(view, redaction), "rows": len(left.rows), "of": left.total,
+        "ledger": known.name, "table": sheet.name, "view": told_view(view, redaction), "rows": len(left.rows), "of": left.total,
         "hidden": left.hidden, "outside": left.outside, "left_out": left.left_out, "ledger_read_us": known.taken_us,
         "record": known.record_words, "names": redaction.words or "as recorded",
     }  # fmt: skip

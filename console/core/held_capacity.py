@@ -9,13 +9,16 @@ shown without the numbers it is made of. A deadline is when a timer lets pages g
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from console.core.bins import bin_means
+from console.core.pool_names import pool_name, pool_named
+from console.core.printable import printable
 from console.core.times import duration
 from forensics.rows import Row, rows_of
 
@@ -84,7 +87,10 @@ class Forecast:
 
 @dataclass(frozen=True)
 class HeldFigure:
-    """One pool. `starts_us` [bins]; `stacked` by reason, mean pages [bins]; `free` least free [bins]; `limit` its pages."""
+    """One pool. Its course over the record, or over a range of it: `starts_us` [bins]; `stacked` by reason, mean pages
+    [bins]; `free` least free [bins]. Of the record's last stretch, [last_us, ends_us):
+    pages `held`, and what is forecast from then on. `limit`: its pages.
+    """
 
     worker: str
     pool: str
@@ -93,14 +99,27 @@ class HeldFigure:
     stacked: dict[str, tuple[float, ...]]
     free: tuple[int, ...]
     limit: int | None
+    held: float | None
+    last_us: int
+    ends_us: int
     rates: Rates
     forecast: Forecast
     holders: tuple[Row, ...]
 
     @property
+    def name(self) -> str:
+        """Its pool in views and addresses: of all lives of the worker."""
+        return pool_name(self.worker, self.pool)
+
+    @property
     def share(self) -> float | None:
         """Part of the pool that was held last; None where it is not known."""
-        return self.stacked["held"][-1] / self.limit if self.limit and self.starts_us else None
+        return self.held / self.limit if self.limit and self.held is not None else None
+
+    @property
+    def reaches_end(self) -> bool:
+        """Whether its course goes on to the end of the record, where the forecast begins."""
+        return bool(self.starts_us) and self.starts_us[-1] + self.bin_us > self.last_us
 
     @property
     def formula(self) -> str:
@@ -108,6 +127,15 @@ class HeldFigure:
         r = self.rates
         steady = r.short_per_s * r.hold_s * r.pages_each
         return f"{r.short_per_s:.3g}/s × {r.hold_s:.3g} s × {r.pages_each:.3g} pages = {steady:,.0f}"
+
+
+def figure_looked_at(figures: Sequence[HeldFigure], name: str | None) -> tuple[HeldFigure | None, str]:
+    """The pool that a view names, else the fullest (None = no pool has gauges); and what is wrong with the name, in words."""
+    named = pool_named(name, [(f.worker, None, f.pool) for f in figures])
+    if name is None or named is not None or not figures:
+        return next(iter(figures), None) if named is None else figures[named], ""
+    there = ", ".join(printable(f.name) for f in figures)
+    return figures[0], f"no pool {printable(name)} has gauges, the fullest is shown; these have: {there}"
 
 
 def held_series(gauges: pa.Table, first_us: int, bin_us: int) -> pa.Table:
@@ -147,17 +175,24 @@ def held_figure(
     limit: int | None,
     last_us: int,
     tried: WhatIf | None = None,
+    course: pa.Table | None = None,
 ) -> HeldFigure:
-    """One pool's figure from its rows of `held_series` and of the query `holders`."""
-    rows = rows_of(series)
+    """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a range."""
+    whole = rows_of(series)
+    rows = whole if course is None else rows_of(course)
     stacked = {reason: tuple(row[reason] or 0.0 for row in rows) for reason in REASONS}
-    free = tuple(int(row["free"] or 0) for row in rows)
-    held, room = (stacked["held"][-1], stacked["held"][-1] + free[-1]) if rows else (0.0, 0.0)
-    wanted = (tried or WhatIf()).of(rates)
+    held = whole[-1]["held"] or 0.0 if whole else 0.0
+    room = held + (whole[-1]["free"] or 0) if whole else 0.0
+    wanted, last, length = (
+        (tried or WhatIf()).of(rates),
+        whole[-1]["t"] if whole else 0,
+        whole[-1]["bin_us"] if whole else 0,
+    )
     return HeldFigure(
-        worker=rows[0]["worker"] if rows else "", pool=rows[0]["pool"] if rows else "", starts_us=tuple(row["t"] for row in rows),
-        bin_us=int(rows[1]["t"] - rows[0]["t"]) if len(rows) > 1 else 0, stacked=stacked, free=free, limit=limit,
-        rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
+        worker=whole[0]["worker"] if whole else "", pool=whole[0]["pool"] if whole else "",
+        starts_us=tuple(row["t"] for row in rows), bin_us=rows[0]["bin_us"] if rows else 0, stacked=stacked,
+        free=tuple(int(row["free"] or 0) for row in rows), limit=limit, held=held if whole else None, last_us=last,
+        ends_us=last + length, rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
     )  # fmt: skip
 
 
@@ -192,10 +227,3 @@ def _first_above(seconds: np.ndarray, pages: np.ndarray, room: int) -> float | N
     rise = pages[at] - pages[at - 1]
     part = (room - pages[at - 1]) / rise if rise > 0 and math.isfinite(rise) else 1.0
     return float(seconds[at - 1] + part * (seconds[at] - seconds[at - 1]))
-
-
-def with_what_if(figure: HeldFigure, tried: WhatIf, last_us: int) -> HeldFigure:
-    """The same measurements with other rates tried out."""
-    held = figure.stacked["held"][-1] if figure.starts_us else 0.0
-    wanted = tried.of(figure.rates)
-    return replace(figure, rates=wanted, forecast=forecast(held, figure.holders, wanted, figure.forecast.room, last_us))

@@ -5,8 +5,11 @@ Invariant: the same rows in the same order as the screens have them; words in wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
+from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.page_events import PageStory
 from console.core.readings import Reading
@@ -15,9 +18,9 @@ from console.core.sheet import Sheet
 _TIME = pa.timestamp("us", tz="UTC")
 RESPONSES = pa.schema(
     [
-        ("rid", pa.string()), ("tenant", pa.string()), ("verdict", pa.string()), ("proof", pa.string()), ("worker", pa.string()),
-        ("pool", pa.string()), ("pages", pa.int64()), ("donors", pa.list_(pa.string())), ("seen", _TIME), ("status", pa.string()),
-        ("finished", _TIME), ("reason", pa.string()),
+        ("rid", pa.string()), ("tenant", pa.string()), ("verdict", pa.string()), ("proof", pa.string()), ("derived", pa.bool_()),
+        ("pages", pa.int64()), ("donors", pa.list_(pa.string())), ("worker", pa.string()), ("epoch", pa.int64()), ("pool", pa.string()),
+        ("first_step", pa.int64()), ("seen", _TIME), ("finished", _TIME), ("status", pa.string()), ("reason", pa.string()),
     ]
 )  # fmt: skip
 LINEAGE = pa.schema(
@@ -35,17 +38,17 @@ ORDER = pa.schema(
 )  # fmt: skip
 
 
-def responses_of(readings: tuple[Reading, ...]) -> Sheet:
-    """The responses of an incident, gravest first."""
+def responses_sheet(incident: Incident, readings: Sequence[Reading]) -> Sheet:
+    """What the incident says of each of its responses."""
     rows = [
         {
-            "rid": r.rid, "tenant": r.tenant, "verdict": r.verdict.value, "proof": str(r.proof), "worker": r.worker, "pool": r.pool,
-            "pages": r.pages, "donors": [rid for rid, _ in r.donors], "seen": r.seen_us, "status": r.status,
-            "finished": r.finished_us, "reason": r.reason,
+            "rid": r.rid, "tenant": r.tenant, "verdict": r.verdict.value, "proof": r.proof, "derived": r.derived, "pages": r.pages,
+            "donors": [rid for rid, _ in r.donors], "worker": r.worker, "epoch": r.epoch, "pool": r.pool, "first_step": r.first_step,
+            "seen": r.seen_us, "finished": r.finished_us, "status": r.status, "reason": r.reason or None,
         }
         for r in readings
     ]  # fmt: skip
-    return Sheet("responses", pa.Table.from_pylist(rows, RESPONSES))
+    return Sheet(f"{incident.id}-responses", pa.Table.from_pylist(rows, RESPONSES), begins="seen")
 
 
 def lineage_of(known: Lineage | None) -> Sheet:

@@ -1,7 +1,8 @@
 """What the range and the filter of a view mean of one rollup, whatever stands in them.
 
 Invariant: a range or a filter that cannot be used is said in words, and then leaves everything in sight; nothing is
-hidden by a fault.
+hidden by a fault. `now` is the time of the wall while somebody writes, the end of a record that nobody writes, and the
+moment of a replay; where it is not the wall's, the screen says what it is.
 """
 
 from __future__ import annotations
@@ -10,24 +11,46 @@ from dataclasses import dataclass, replace
 
 from console.core.filter_language import FilterError, parse_filter
 from console.core.filter_rows import filter_rows
+from console.core.incidents import Incident
 from console.core.rollup import Rollup
 from console.core.sheet import Shown, shown
 from console.core.time_range import BadRange, Span
+from console.core.times import clock
 from console.core.view import View
 
 
 @dataclass(frozen=True)
 class Looking:
-    """`view` as it can be used, its range in times, and what could not be used, in words (else empty)."""
+    """`view` as it can be used, its range in times, what `now` means in it (us UTC), and what could not be used, in words
+    (else empty). `now_words`: what now is, where the range counts from it and it is not the time of the wall.
+    """
 
     view: View
     span: Span
+    now_us: int
     fault: str = ""
+    now_words: str = ""
 
 
-def looking(known: Rollup, view: View, now_us: int) -> Looking:
+def range_now(known: Rollup, view: View, clock_us: int) -> int:
+    """What `now` means in ranges and filters, us UTC; `clock_us`: the time of the wall."""
+    if view.replay is not None and view.cursor_us is not None:
+        return view.cursor_us + 1
+    return clock_us if known.writing or known.data_us is None else known.data_us + 1
+
+
+def now_words(known: Rollup, view: View, now_us: int) -> str:
+    """What `now` is, where the view's range counts from it and it is not the time of the wall; else empty."""
+    if not view.range.is_relative:
+        return ""
+    if view.replay is not None and view.cursor_us is not None:
+        return f"now = {clock(now_us - 1)}, the moment replayed"
+    return "" if known.writing or known.data_us is None else f"now = {clock(now_us - 1)}, the record's end"
+
+
+def looking(known: Rollup, view: View, clock_us: int) -> Looking:
     """A view against the rollup that it looks at."""
-    span, faults = Span(), []
+    span, faults, now_us = Span(), [], range_now(known, view, clock_us)
     try:
         span = view.range.resolve(now_us, known.span)
     except BadRange as error:
@@ -40,12 +63,18 @@ def looking(known: Rollup, view: View, now_us: int) -> Looking:
         except FilterError as error:
             faults.append(f"filter: {error}")
             usable = replace(view, filter="")
-    return Looking(usable, span, "; ".join(faults))
+    return Looking(usable, span, now_us, "; ".join(faults), now_words(known, view, now_us))
 
 
-def left_of(known: Rollup, name: str, at: Looking, now_us: int) -> Shown:
+def left_of(known: Rollup, name: str, at: Looking) -> Shown:
     """What the view leaves of one of the rollup's tables."""
-    return shown(known.sheets[name], at.view, at.span, now_us)
+    return shown(known.sheets[name], at.view, at.span, at.now_us)
+
+
+def incidents_left(known: Rollup, at: Looking) -> tuple[Incident, ...]:
+    """The incidents that the view leaves, gravest first."""
+    left = set(left_of(known, "incidents", at).rows["id"].to_pylist())
+    return tuple(incident for incident in known.incidents if incident.id in left)
 
 
 def fields_of(known: Rollup) -> frozenset[str]:

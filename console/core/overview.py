@@ -13,13 +13,12 @@ from console.core.detectors import Detector
 from console.core.held_capacity import HeldFigure
 from console.core.incidents import Incident
 from console.core.latency import Length
+from console.core.looking import Looking, left_of
 from console.core.marks import Severity
 from console.core.page_map import PageMap
 from console.core.rollup import Rollup
-from console.core.sheet import Shown, shown
-from console.core.time_range import Span
+from console.core.sheet import Shown
 from console.core.triage import Entry, Standing, State, standing
-from console.core.view import View
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,16 @@ class Overview:
     events: Shown
 
 
-def overview(known: Rollup, view: View, span: Span, entries: Iterable[Entry], now_us: int) -> Overview:
-    """`span`: the view's range, resolved. Raises FilterError."""
+def overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Overview:
+    """`clock_us`: the time of the wall, by which silences end where nothing is replayed. Raises FilterError."""
     said = tuple(entries)
-    left = shown(known.sheets["incidents"], view, span, now_us)
-    stood = stood_of(known, left, said, now_us)
+    left = left_of(known, "incidents", at)
+    stood = stood_of(known, left, said, at.view.moment_us(clock_us))
     is_open = tuple(s for s in stood if s.standing.state in (State.OPEN, State.BACK))
     return Overview(
         incidents=is_open, left=left, by_severity={s: sum(o.incident.severity is s for o in is_open) for s in Severity},
         detectors=known.detectors, held=next(iter(known.held), None), latency=known.latency.worst, strip=known.strip,
-        events=shown(known.sheets["events"], view, span, now_us),
+        events=left_of(known, "events", at),
     )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int 
     cells = _cells(area, inside, _ranks(snapshot, area.key, inside), per_row, cols)
     markers = snapshot.marks(area.key, area.pool).inside(area.start_us, area.end_us, area.first_page, area.last_page)
     kept = thinned(markers, area)
-    tenures, tenures_total = _tenures(snapshot, area, inside)
+    tenures, tenures_total = tenures_of(snapshot, area, inside, MAX_TENURES)
     return PageMap(
         area, per_row, bin_us, cells, kept, len(markers) - len(kept),
         tenures, tenures_total,
@@ -214,18 +214,15 @@ def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
     return np.asarray(values[::-1][counts.argmax(axis=0)], np.uint8)
 
 
-def _tenures(snapshot: Snapshot, area: Area, lives: PoolLives) -> tuple[tuple[Tenure, ...], int]:
-    """The first MAX_TENURES allocations, by when they began, and how many there are."""
+def tenures_of(snapshot: Snapshot, area: Area, lives: PoolLives, most: int | None) -> tuple[tuple[Tenure, ...], int]:
+    """The allocations of these lives by when they began, `most` at most, and how many there are."""
     columns = {"tag": lives.tag, "end": lives.end_seq, "cause": lives.cause, "began": lives.start_seq}
-    groups = pa.table(columns).group_by(["tag", "end", "cause"]).aggregate([("began", "min")])
-    firsts = groups.sort_by([("began_min", "ascending"), ("end", "ascending")]).slice(0, MAX_TENURES).to_pylist()
-    lives = lives.where(np.isin(lives.tag, [group["tag"] for group in firsts]))
+    numbered = pa.table(columns | {"at": np.arange(len(lives.tag))})
+    groups = numbered.group_by(["tag", "end", "cause"]).aggregate([("began", "min"), ("at", "list")])
+    firsts = groups.sort_by([("began_min", "ascending"), ("end", "ascending")]).slice(0, most)
     tenures = []
-    for group in firsts:
-        mine = np.flatnonzero(
-            (lives.tag == group["tag"]) & (lives.end_seq == group["end"]) & (lives.cause == group["cause"])
-        )
-        life = lives.life(int(mine[0]))
+    for mine in firsts["at_list"].to_pylist():
+        life = lives.life(min(mine))
         rid, tenant = snapshot.rid_of(area.key, life.req), snapshot.tenant_of(area.key, life.req)
         pages = tuple(sorted(lives.page[mine].tolist()))
         tenures.append(Tenure(pages, rid, tenant, life.start_us, life.end_us, life.cause))

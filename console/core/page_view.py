@@ -15,6 +15,8 @@ from console.core.lives import NONE, Life
 from console.core.page_events import PageStory, page_story
 from console.core.page_map import Area, PageMap, incident_area, whole_area
 from console.core.page_marks import Marker, PoolMarks
+from console.core.pool_names import pool_name, pool_named
+from console.core.printable import printable
 from console.core.time_range import Span
 from console.core.view import View
 from forensics.rows import WorkerKey
@@ -26,16 +28,11 @@ ROWS = "rows"
 """The view's option that says which pages: `first-last`."""
 
 
-def pool_text(key: WorkerKey, pool: str) -> str:
-    """`decode-0:1:kv`, as addresses have it."""
-    return f"{key[0]}:{key[1]}:{pool}"
-
-
 def pool_looked_at(snapshot: Snapshot, view: View) -> tuple[WorkerKey, str] | None:
-    """The view's pool; where it names none, that of its incident or of the gravest; None where no pool has pages."""
-    for key, pool in reversed(snapshot.pools):  # a worker's latest life, where only its name is given
-        if view.pool in (pool_text(key, pool), f"{key[0]}/{pool}"):
-            return key, pool
+    """The view's pool; where it names none of them, that of its incident or of the gravest; None where no pool has pages."""
+    named = pool_named(view.pool, [(*key, pool) for key, pool in snapshot.pools])
+    if named is not None:
+        return snapshot.pools[named]
     chosen = [i for i in snapshot.incidents if i.id == view.incident]
     for incident in (*chosen, *snapshot.incidents):
         area = incident_area(snapshot, incident)
@@ -44,18 +41,33 @@ def pool_looked_at(snapshot: Snapshot, view: View) -> tuple[WorkerKey, str] | No
     return next(iter(snapshot.pools), None)
 
 
+def pool_fault(snapshot: Snapshot, view: View) -> str:
+    """What is wrong with the pool that the view names, in words; else empty."""
+    pools = [(*key, pool) for key, pool in snapshot.pools]
+    if view.pool is None or pool_named(view.pool, pools) is not None:
+        return ""
+    there = ", ".join(printable(pool_name(worker, pool, epoch)) for worker, epoch, pool in pools) or "none"
+    return f"There is no pool {printable(view.pool)} in this ledger. It has: {there}."
+
+
 def area_of(snapshot: Snapshot, view: View, span: Span) -> Area | None:
     """What to draw. A range in which the pool has no record shows the pool's whole time."""
     found = pool_looked_at(snapshot, view)
     if found is None:
         return None
-    whole = whole_area(snapshot, *found)
+    whole = rows_area(snapshot, *found, view)
     start = whole.start_us if span.start_us is None else max(span.start_us, whole.start_us)
     end = whole.end_us if span.end_us is None else min(span.end_us, whole.end_us)
     if start >= end:
         start, end = whole.start_us, whole.end_us
+    return replace(whole, start_us=start, end_us=end)
+
+
+def rows_area(snapshot: Snapshot, key: WorkerKey, pool: str, view: View) -> Area:
+    """All time of a pool, and the pages that the view looks at."""
+    whole = whole_area(snapshot, key, pool)
     first, last = _rows(view.option(ROWS), whole)
-    return Area(whole.key, whole.pool, start, end, first, last)
+    return replace(whole, first_page=first, last_page=last)
 
 
 def _rows(text: str | None, whole: Area) -> tuple[int, int]:

@@ -5,21 +5,25 @@ Invariant: no box characters, no colour; everything from the ledger has been thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from console.core.incident_words import facts, reading_words
 from console.core.incidents import Incident
 from console.core.lineage import lineage
+from console.core.looking import Looking, left_of
+from console.core.overview import stood_of
 from console.core.page_events import page_story
 from console.core.printable import counted, printable, ranges
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
+from console.core.standing_words import standing_facts
 from console.core.times import clock_ms, moment
+from console.core.triage import Entry, standing
 from forensics.verdict import Verdict
 
 
-def incident_list(snapshot: Snapshot) -> Iterator[str]:
-    """The Incidents screen."""
+def incident_list(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
+    """The Incidents screen, as the view's range, filter and sort leave it."""
     state = "live" if snapshot.writing else "finished"
     yield f"ledger {printable(snapshot.name)}, {state}, last row {moment(snapshot.data_us)}, {snapshot.record_words}"
     by_verdict = ", ".join(f"{snapshot.counts[verdict]} {verdict}" for verdict in Verdict)
@@ -28,19 +32,16 @@ def incident_list(snapshot: Snapshot) -> Iterator[str]:
     for problem in snapshot.ledger.problems:
         words = f"{problem.severity}: {printable(problem.where)}: {printable(problem.what)} ({problem.remedy})"
         yield f"problem, {words}"
-    yield counted(len(snapshot.incidents), "incident")
-    for incident in snapshot.incidents:
+    left, said = left_of(snapshot.rollup, "incidents", at), tuple(entries)
+    yield f"incidents: {left.words}"
+    for stood in stood_of(snapshot.rollup, left, said, at.view.moment_us(clock_us)):
         yield ""
-        yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-        for fact in facts(snapshot.rollup, incident):
-            yield f"{fact.label}: {fact.words}"
+        yield from _facts(snapshot, stood.incident, said, at.view.moment_us(clock_us))
 
 
-def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
-    """The Incident screen, every response of it."""
-    yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
-    for fact in facts(snapshot.rollup, incident):
-        yield f"{fact.label}: {fact.words}"
+def incident_detail(snapshot: Snapshot, incident: Incident, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+    """The Incident screen, every response of it. `now_us`: as in `standing`."""
+    yield from _facts(snapshot, incident, entries, now_us)
     for reading in snapshot.readings(incident):
         known = lineage(snapshot, reading)
         yield ""
@@ -55,6 +56,13 @@ def incident_detail(snapshot: Snapshot, incident: Incident) -> Iterator[str]:
             yield f"reason: {printable(reading.reason)}"
         if known.found:
             yield from _story(snapshot, reading, known.found[0])
+
+
+def _facts(snapshot: Snapshot, incident: Incident, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+    yield f"incident {incident.id}, severity {incident.severity.name}, {incident.title}"
+    stands = standing(incident, entries, now_us)
+    for fact in (*facts(snapshot.rollup, incident), *standing_facts(stands, now_us)):
+        yield f"{fact.label}: {fact.words}"
 
 
 def _story(snapshot: Snapshot, reading: Reading, page: int) -> Iterator[str]:

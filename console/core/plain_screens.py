@@ -1,4 +1,4 @@
-"""Overview, Pages, Held, Latency, Runs and Events as lines of plain words, one fact a line; the incidents stand in `plain`.
+"""Every screen as lines of plain words, one fact a line; how incidents are told stands in `plain`.
 
 Invariant: a line says what its screen says, of the same view; no box characters, no colour, everything printable.
 """
@@ -9,23 +9,25 @@ from collections.abc import Callable, Iterable, Iterator
 
 from console.core.looking import Looking, left_of
 from console.core.overview import overview
-from console.core.page_map import page_map, whole_area
+from console.core.page_tables import marks_of
+from console.core.page_view import pool_fault, pool_looked_at, rows_area
 from console.core.places import Place
+from console.core.plain import incident_detail, incident_list
 from console.core.printable import counted, printable
+from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, RunList, next_words, outcome, run_words
+from console.core.sheet import shown
 from console.core.snapshot import Snapshot
 from console.core.times import duration, moment
 from console.core.triage import Entry
 from console.core.what_if import what_if_of, what_if_words
 from forensics.rows import rows_of
 
-_COLS = 512
 
-
-def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """Open incidents, detectors, the fullest pool, the worst length."""
-    figure = overview(known, at.view, at.span, entries, now_us)
+    figure = overview(known, at, entries, clock_us)
     yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}"
     for stood in figure.incidents:
         i = stood.incident
@@ -40,18 +42,18 @@ def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], now_us:
         yield f"prefill of {figure.latency.label} tokens: p5 {figure.latency.p5_ms:,.1f} ms"
 
 
-def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_held(known: Rollup, at: Looking) -> Iterator[str]:
     """Pools, then holders."""
     tried = what_if_words(at.view)
     if tried:
         yield f"what if: {tried}; not as measured"
     for f in known.held_if(what_if_of(at.view)):
-        held = f.stacked["held"][-1] if f.starts_us else 0.0
+        held = f.held or 0.0
         of = "not known" if f.limit is None else f"{f.limit:,}"
         yield f"pool {printable(f.worker)}/{printable(f.pool)}: {held:,.0f} pages held of {of}"
         yield f"steady state: {f.formula}, room for {f.forecast.room:,}"
         yield f"forecast: {f.forecast.words}"
-    left = left_of(known, "holders", at, now_us)
+    left = left_of(known, "holders", at)
     yield f"holders: {left.words}"
     for row in rows_of(left.rows):
         late = ", overdue" if row["overdue"] == "yes" else ""
@@ -61,9 +63,9 @@ def plain_held(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
         )
 
 
-def plain_latency(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_latency(known: Rollup, at: Looking) -> Iterator[str]:
     """Lengths."""
-    left = left_of(known, "latency", at, now_us)
+    left = left_of(known, "latency", at)
     kept = set(left.rows["bucket_tokens"].to_pylist())
     yield f"lengths: {left.words}"
     for n in known.latency.lengths:
@@ -78,25 +80,28 @@ def plain_latency(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
         )
 
 
-def plain_events(known: Rollup, at: Looking, now_us: int) -> Iterator[str]:
+def plain_events(known: Rollup, at: Looking) -> Iterator[str]:
     """The latest events."""
-    left = left_of(known, "events", at, now_us)
+    left = left_of(known, "events", at)
     yield f"events: {left.words}"
     for row in rows_of(left.rows):
         who = f"{printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
         yield f"{moment(row['t'])} {who} {row['op']} {printable(row['rid'])}: {printable(row['says'])}"
 
 
-def plain_pages(snapshot: Snapshot) -> Iterator[str]:
-    """Foreign reads and late writes of every pool."""
-    for key, pool in snapshot.pools:
-        area = whole_area(snapshot, key, pool)
-        drawn = page_map(snapshot, area, rows=1, cols=_COLS)
-        more = f", and {drawn.markers_left_out} more" if drawn.markers_left_out else ""
-        yield f"pool {printable(key[0])} epoch {key[1]} {printable(pool)}: {counted(len(drawn.markers), 'mark')}{more}"
-        for m in drawn.markers:
-            whose = f"{printable(m.rid)}, of {printable(m.donor)}"
-            yield f"{m.kind}, {moment(m.t_us)}, page {m.page}, {whose}, incident {m.incident or 'none'}: {printable(m.words)}"
+def plain_pages(snapshot: Snapshot, at: Looking) -> Iterator[str]:
+    """Foreign reads and late writes of the view's pool, or of every one, in its range and pages, as its filter leaves them."""
+    fault = pool_fault(snapshot, at.view)
+    if fault:
+        yield f"left out: {fault}"
+    named = at.view.pool is not None and not fault
+    found = pool_looked_at(snapshot, at.view) if named else None
+    for key, pool in [found] if found is not None else snapshot.pools:
+        left = shown(marks_of(snapshot, rows_area(snapshot, key, pool, at.view)), at.view, at.span, at.now_us)
+        yield f"pool {printable(key[0])} epoch {key[1]} {printable(pool)}, marks: {left.words}"
+        for row in rows_of(left.rows):
+            whose = f"{printable(row['rid'])}, of {printable(row['donor_rid'])}, incident {row['incident'] or 'none'}"
+            yield f"{row['what']}, {moment(row['t'])}, page {row['page']}, {whose}: {printable(row['says'])}"
 
 
 def plain_runs(listed: RunList) -> Iterator[str]:
@@ -104,6 +109,8 @@ def plain_runs(listed: RunList) -> Iterator[str]:
     if listed.problem:
         yield f"the runs cannot be read: {printable(listed.problem)}"
         return
+    if listed.at_us is not None:
+        yield f"runs as far as they had come at {moment(listed.at_us)}"
     for book in listed.runbooks:
         yield f"runbook {book.head.id} {book.head.version}, severity {book.head.severity}, {printable(book.head.title)}"
     for run in listed.runs:
@@ -118,18 +125,27 @@ def plain_runs(listed: RunList) -> Iterator[str]:
     yield printable(listed.audit)
 
 
-_OF_ROLLUP: dict[Place, Callable[[Rollup, Looking, int], Iterator[str]]] = {
+_OF_ROLLUP: dict[Place, Callable[[Rollup, Looking], Iterator[str]]] = {
     Place.HELD: plain_held, Place.LATENCY: plain_latency, Place.EVENTS: plain_events,
 }  # fmt: skip
 
 
-def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], now_us: int) -> Iterator[str]:
+def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """The lines of the view's screen, what its range or filter is wrong about first."""
     if at.fault:
         yield f"left out: {at.fault}"
+    if at.now_words:
+        yield f"range {at.view.range.text}, {at.now_words}"
+    counted = in_range(at.view.place, snapshot.rollup, snapshot, at)
     if at.view.place is Place.OVERVIEW:
-        yield from plain_overview(snapshot.rollup, at, entries, now_us)
+        yield from plain_overview(counted, at, entries, clock_us)
     elif at.view.place is Place.PAGES:
-        yield from plain_pages(snapshot)
+        yield from plain_pages(snapshot, at)
+    elif at.view.place is Place.INCIDENTS:
+        yield from incident_list(snapshot, at, entries, clock_us)
+    elif at.view.place is Place.INCIDENT:
+        incident = snapshot.incident(at.view.incident)
+        assert incident is not None  # the command refuses one that is not there
+        yield from incident_detail(snapshot, incident, entries, at.view.moment_us(clock_us))
     else:
-        yield from _OF_ROLLUP[at.view.place](snapshot.rollup, at, now_us)
+        yield from _OF_ROLLUP[at.view.place](counted, at)

@@ -16,8 +16,8 @@ from forensics.pseudonyms import NAMED, REQUEST, TENANT, CaseKey
 
 _HERE = {"reader_tenants": TENANT, "donor_tenants_named": TENANT, "donors": REQUEST}
 HIDDEN = "▒▒▒▒"
-_FREE_TEXT = ("what", "says", "reason")
-"""Columns of words, in which names may stand: hidden as soon as names are covered."""
+_FREE_TEXT = ("what", "says", "reason", "adapter", "media")
+"""Columns of words, in which names may stand or that clients chose: hidden as soon as names are covered."""
 
 
 @dataclass(frozen=True)

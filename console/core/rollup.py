@@ -153,10 +153,10 @@ class Rollup:
         rates = {(row["worker"], row["pool"]): row for row in rows_of(self.tables["pools"])}
         figures = []
         for key, pool in rates.items():
-            mine = series.filter(pc.and_(pc.equal(series["worker"], key[0]), pc.equal(series["pool"], key[1])))
+            mine, course = _of_pool(series, key), _of_pool(self.tables.get("held-course"), key)
             of_pool = tuple(row for row in holders if (row["worker"], row["pool"]) == key)
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
-            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried))
+            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course))
         return tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
 
     @cached_property
@@ -175,6 +175,10 @@ class Rollup:
         made = replace(self, head=head, tables=tables)
         vars(made).update({name: vars(self)[name] for name in _OF_THE_READING if name in vars(self)})
         return made
+
+    def with_tables(self, tables: dict[str, pa.Table]) -> Rollup:
+        """The same with some tables counted of a range (`ranged`)."""
+        return replace(self, tables=self.tables | tables)
 
     def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
         """A table of which only a part is kept, and how much is not."""
@@ -214,6 +218,12 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "fingerprint": snapshot.fingerprint, "strip": packed(strip_of(snapshot)),
     }  # fmt: skip
     return Rollup(ledger.path, head, tables)
+
+
+def _of_pool(series: pa.Table | None, key: tuple[str, str]) -> pa.Table | None:
+    if series is None:
+        return None
+    return series.filter(pc.and_(pc.equal(series["worker"], key[0]), pc.equal(series["pool"], key[1])))
 
 
 def _pools(workers: pa.Table, gauges: pa.Table, rates: dict[tuple[str, str], Rates]) -> pa.Table:

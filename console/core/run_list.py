@@ -6,7 +6,7 @@ Invariant: nothing here runs or changes one; a state directory is read where it 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +43,7 @@ STEP_MARKS: dict[StepState, tuple[str, str]] = {
 class RunList:
     """`runs`: the latest first, `more` of them left out. `problem`: why runs cannot be read, else empty.
 
-    `audit`: how whole the audit log is, in words; `broken`: that it is not.
+    `audit`: how whole the audit log is, in words; `broken`: that it is not. `at_us`: of which moment, None = now.
     """
 
     runbooks: tuple[Runbook, ...]
@@ -52,10 +52,16 @@ class RunList:
     problem: str = ""
     audit: str = "no audit log yet"
     broken: bool = False
+    at_us: int | None = None
 
     def runbook(self, runbook_id: str) -> Runbook | None:
         """A runbook by its id."""
         return next((book for book in self.runbooks if book.head.id == runbook_id), None)
+
+    def in_order_of(self, run_ids: list[str]) -> RunList:
+        """The same runs in another order."""
+        by_id = {run.run_id: run for run in self.runs}
+        return replace(self, runs=tuple(by_id[run_id] for run_id in run_ids))
 
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
@@ -82,6 +88,24 @@ def run_list(directory: Path, runbooks: tuple[Runbook, ...]) -> RunList:
         return RunList(runbooks, problem=str(error))
     words, broken = _audit_words(directory, head, _state_of(path))
     return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0), "", words, broken)
+
+
+def runs_at(listed: RunList, at_us: int) -> RunList:
+    """The runs as far as they had come at a moment, us UTC: what was done later is planned then. Steps are kept with their
+    last change alone, so that of one that was changed again nothing but the last is known.
+    """
+    runs = tuple(_run_at(run, at_us) for run in listed.runs if run.started_us <= at_us)
+    return replace(listed, runs=runs, at_us=at_us)
+
+
+def _run_at(run: StoredRun, at_us: int) -> StoredRun:
+    if run.changed_us <= at_us:
+        return run
+    steps = [
+        step if step.changed_us <= at_us else replace(step, state=StepState.PLANNED, output={}, findings=[])
+        for step in run.steps
+    ]
+    return replace(run, state=RunState.RUNNING, conclusion=None, steps=steps)
 
 
 def _state_of(path: Path) -> tuple[int, int]:

@@ -58,7 +58,9 @@ class Shown:
 
 def shown(sheet: Sheet, view: View, span: Span, now_us: int) -> Shown:
     """The rows of a sheet that overlap `span` (the view's range, resolved), filtered and in order. Raises FilterError."""
-    inside = _overlapping(sheet, span)
+    inside = (
+        sheet.rows if sheet.begins is None else overlapping(sheet.rows, span, sheet.begins, sheet.ends or sheet.begins)
+    )
     left = filter_rows(parse_filter(view.filter), inside, now_us)
     return Shown(
         in_order(left.rows, view.sort), left.hidden, len(sheet.rows) - len(inside), sheet.left_out,
@@ -66,14 +68,12 @@ def shown(sheet: Sheet, view: View, span: Span, now_us: int) -> Shown:
     )  # fmt: skip
 
 
-def _overlapping(sheet: Sheet, span: Span) -> pa.Table:
+def overlapping(rows: pa.Table, span: Span, begins: str, ends: str) -> pa.Table:
     """Rows that had begun before the range ended, and had not ended before it began; what has no time is kept."""
-    rows = sheet.rows
-    if span.end_us is not None and sheet.begins is not None:
-        rows = rows.filter(pc.fill_null(pc.less(rows[sheet.begins].cast(pa.int64()), span.end_us), True))
-    last = sheet.ends or sheet.begins
-    if span.start_us is not None and last is not None:
-        rows = rows.filter(pc.fill_null(pc.greater_equal(rows[last].cast(pa.int64()), span.start_us), True))
+    if span.end_us is not None:
+        rows = rows.filter(pc.fill_null(pc.less(rows[begins].cast(pa.int64()), span.end_us), True))
+    if span.start_us is not None:
+        rows = rows.filter(pc.fill_null(pc.greater_equal(rows[ends].cast(pa.int64()), span.start_us), True))
     return rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from console.core.live_edge import Looked, edge_of
+from console.core.looks import Looks
 from console.core.rollup import Rollup
 from console.core.rollup_store import RollupStore, ledger_marks
 from console.core.snapshot import Snapshot
@@ -43,7 +45,7 @@ class Failure:
 
 
 class LedgerSource:
-    """Reads one ledger. `now_us` gives microseconds UTC.
+    """Reads one ledger. `now_us` gives microseconds UTC, `steady_s` seconds of a clock that never jumps.
 
     `engine` is that of `forensics.foreign_reads`, or `auto`: the replay alone while writers are alive, since a picture
     is wanted every second, and both engines with their comparison as soon as the ledger is finished. `store` keeps what
@@ -52,10 +54,11 @@ class LedgerSource:
 
     def __init__(
         self, path: Path, *, now_us: Callable[[], int], engine: str = AUTO, store: RollupStore | None = None,
-        kept: KeptJudgements | None = None,
+        kept: KeptJudgements | None = None, steady_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._kept = kept or KeptJudgements()
         self.path, self.now_us, self.engine, self.store = path, now_us, engine, store
+        self.looks = Looks(steady_s)
         self._last: Snapshot | Failure | None = None
         self._follower, self._following = StreamFollower(path), Lock()
         self._seen = ""
@@ -104,6 +107,7 @@ class LedgerSource:
 
     def read_if_changed(self) -> Snapshot | Failure | None:
         """A new reading if the files have changed, or time has changed what the last one means; else None."""
+        self.looks.began()
         try:
             return self._changed()
         except OSError as error:
@@ -111,6 +115,8 @@ class LedgerSource:
             remedy = "check --ledger and its rights; this view goes on by itself when the ledger can be read"
             self._last = Failure(f"{self.path}: {error.strerror or error}", remedy, self.now_us())
             return self._last
+        finally:
+            self.looks.ended(saw=isinstance(self._last, Snapshot))
 
     def _changed(self) -> Snapshot | Failure | None:
         if self._last is None or self.fingerprint() != self._seen:
@@ -131,12 +137,18 @@ class LedgerSource:
         last = self._last
         if not isinstance(last, Snapshot):
             return None
+        self.looks.began()
+        saw = False
         try:
             with self._following:
                 ends = self._follower.look()
-                return last, edge_of(last, ends)
+                found = edge_of(last, ends)
+            saw = True
         except OSError:
             return None  # the next reading says what is wrong
+        finally:
+            self.looks.ended(saw=saw)
+        return last, found
 
     def fingerprint(self) -> str:
         """Names, sizes, times and locks of the ledger's files: changes when there is something new to see.

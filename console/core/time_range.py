@@ -84,11 +84,16 @@ class TimeRange:
         return not self.around and self.end in ("", "now")
 
     @property
+    def is_relative(self) -> bool:
+        """Whether an end of it is counted from `now`."""
+        return any(_is_relative(end) for end in (self.start, self.end))
+
+    @property
     def is_fixed(self) -> bool:
         """Whether it means the same times whenever it is read, and whatever the record holds."""
         if self.around:
             return not _INCIDENT.fullmatch(_parted(self.around)[0])
-        return bool(self.end) and not any(_is_relative(end) for end in (self.start, self.end))
+        return bool(self.end) and not self.is_relative
 
     def resolve(self, now_us: int, spans: Spans) -> Span:
         """The times it means now. Raises BadRange for an incident that is not there, or an end before its start."""

@@ -55,12 +55,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """An incident as the people on call left it. `by` and `until_us` are of what decided `state`."""
+    """An incident as the people on call left it. `by` and `until_us` are of what decided `state`; `last` was said last of
+    how it stands, and may be overtaken: by what the incident did since, or by time."""
 
     state: State
     by: str = ""
     until_us: int | None = None
     notes: tuple[Entry, ...] = ()
+    last: Entry | None = None
 
 
 class TriageError(Exception):
@@ -68,8 +70,8 @@ class TriageError(Exception):
 
 
 def standing(incident: Incident, entries: Iterable[Entry], now_us: int) -> Standing:
-    """How an incident stands at `now_us`."""
-    mine = [entry for entry in entries if entry.incident == incident.id]
+    """How an incident stands at `now_us`, which may be the moment of a replay: what was said later is not known then."""
+    mine = [entry for entry in entries if entry.incident == incident.id and entry.at_us <= now_us]
     notes = tuple(entry for entry in mine if entry.act is Act.NOTE)
     said = [entry for entry in mine if entry.act is not Act.NOTE]
     state, by, until = State.OPEN, "", None
@@ -88,7 +90,7 @@ def standing(incident: Incident, entries: Iterable[Entry], now_us: int) -> Stand
         state, by, until = State.OPEN, "", None
     elif state is State.SILENCED and (until is None or until <= now_us):
         state = State.BACK
-    return Standing(state, by, until, notes)
+    return Standing(state, by, until, notes, said[-1] if said else None)
 
 
 def _graver(incident: Incident, entry: Entry) -> bool:

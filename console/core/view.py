@@ -156,6 +156,10 @@ class View:
             options.pop(name, None)
         return replace(self, options=tuple(sorted(options.items())))
 
+    def moment_us(self, clock_us: int) -> int:
+        """The moment whose state is shown, us UTC: that of a replay, else the time of the wall."""
+        return clock_us if self.replay is None or self.cursor_us is None else self.cursor_us
+
     @property
     def paused(self) -> bool:
         """Whether newer data are kept from view."""

@@ -106,6 +106,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
         self._open_wanted()
+        self.desk = replace(self.desk, last_look=self.source.looks.last)
         going_on = {worker.group for worker in self.workers if not worker.is_finished}
         if "edge" not in going_on and self.desk.shown is not None:
             self.run_worker(self.source.edge, thread=True, group="edge", name=self.ledger_name, exit_on_error=False)
@@ -374,8 +375,8 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         return {
             "incident": [i.id for i in known.incidents] if known else (),
             "tenant": known.head["tenants"] if known else (),
-            "sort": known.sheets[self.sheet_name].rows.column_names if known else (),
-            "export": ("csv", "parquet", "jsonl", "md", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
+            "sort": self.sort_columns() if known else (),
+            "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
             "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
         }  # fmt: skip
 
@@ -387,15 +388,19 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
 
     def do_share(self) -> None:
         """The same with its times written out."""
-        self._hand_out(absolute(self.desk.view, self.now_us(), self.known.span))
+        self._hand_out(absolute(self.desk.view, self.range_now(), self.known.span))
 
     def _hand_out(self, view: View) -> None:
+        view = self.screen.addressed(view) if isinstance(self.screen, DeskScreen) else view
         command = to_command(view, self.source.path)
         self.copy_to_clipboard(f"{to_link(view)}\n{command}")
         self.say(f"{to_link(view)}\n{command}", title="Copied")
 
     def do_export(self, text: str) -> None:
-        """The table as it stands, or a picture of the screen."""
+        """The table as it stands, the evidence, or a picture of the screen."""
+        if text.strip() == "bundle":
+            self.export_bundle()
+            return
         if text.strip() != "svg":
             super().do_export(text)
             return

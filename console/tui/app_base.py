@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from textual.app import App
@@ -17,14 +17,17 @@ from console.core.commands import CommandError
 from console.core.desk import Desk
 from console.core.export import ExportError
 from console.core.filter_language import FilterError
-from console.core.looking import Looking, looking
+from console.core.incident_words import Fact
+from console.core.incidents import Incident
+from console.core.looking import Looking, looking, range_now
 from console.core.rollup import Rollup
 from console.core.run_start import RunSetting
 from console.core.saved_views import SavedViewError, views_file
 from console.core.source import LedgerSource
+from console.core.standing_words import few_facts
 from console.core.time_moves import extent
 from console.core.time_range import BadRange
-from console.core.triage import Entry, TriageBook, TriageError, state_directory
+from console.core.triage import Entry, Standing, TriageBook, TriageError, standing, state_directory
 from console.core.view import View
 from console.core.what_if import WhatIfError
 from forensics.safe_text import safe_text
@@ -79,6 +82,22 @@ class DeskApp(App[None]):
         """What the view's range and filter mean. Raises Refused."""
         return looking(self.known, self.desk.view, self.now_us())
 
+    def moment_us(self) -> int:
+        """The moment whose state is shown, us UTC."""
+        return self.desk.view.moment_us(self.now_us())
+
+    def standing(self, incident: Incident) -> Standing:
+        """How an incident stands at that moment with the people on call."""
+        return standing(incident, self.said, self.moment_us())
+
+    def standing_facts(self, incident: Incident) -> tuple[Fact, ...]:
+        """The same in few words, with the latest note."""
+        return few_facts(self.standing(incident), self.moment_us())
+
+    def range_now(self) -> int:
+        """What `now` means in a range, us UTC. Raises Refused."""
+        return range_now(self.known, self.desk.view, self.now_us())
+
     @property
     def whole(self) -> Rollup:
         """Of all of the record, also while a replay shows it as it was. Raises Refused before there is anything."""
@@ -86,7 +105,8 @@ class DeskApp(App[None]):
 
     def looked(self) -> tuple[int, int]:
         """First and last moment that is looked at, us UTC. Raises Refused."""
-        reach = extent(self.whole, looking(self.whole, self.desk.view, self.now_us()).span)
+        unplayed = replace(self.desk.view, replay=None)
+        reach = extent(self.whole, looking(self.whole, unplayed, self.now_us()).span)
         if reach is None:
             raise Refused("nothing is recorded in this range; z shows the whole record")
         return reach

@@ -87,7 +87,7 @@ class EventsScreen(BackgroundScreen):
         if self._found is None or app.desk.rollup is None:
             return super().crumbs()
         said = words_of(self._found.window) + (", following" if self._follows else "")
-        return view_line(app.desk.view, said, app.looking().fault, width, self.palette)
+        return view_line(app.looking(), said, width, self.palette)
 
     def draw_body(self, width: int) -> None:
         """The window, and another one where something else is looked at."""
@@ -119,7 +119,7 @@ class EventsScreen(BackgroundScreen):
         """Ask for another window where the reading, the filter, the range or the moment pointed at has changed."""
         app = self.console_app
         view, at = app.desk.view, app.looking()
-        looked = Looked(parse_filter(at.view.filter), at.span, app.now_us())
+        looked = Looked(parse_filter(at.view.filter), at.span, at.now_us)
         asked = (id(shown), at.view.filter, view.range.text)
         pointed = view.cursor_us if view.cursor_us != self._pointed else None
         if asked == self._asked and pointed is None:

@@ -5,15 +5,17 @@ Invariant: a forecast stands right of `now` and is drawn with other characters t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
 from console.core.held_capacity import REASONS, HeldFigure
+from console.core.incidents import Incident
 from console.core.printable import printable, shorten
 from console.core.times import clock, duration
 from console.tui.charts import layered, resampled
 from console.tui.columns import Column, fit, heading, row_text
+from console.tui.incident_marks import incident_line
 from console.tui.line_list import Line
 from console.tui.lines import cut
 from console.tui.palette import Palette
@@ -26,48 +28,48 @@ _AXIS = 9
 MOST_ROWS = 200
 
 
-def pool_key(figure: HeldFigure) -> str:
-    """A pool's name in views and addresses."""
-    return f"{figure.worker}/{figure.pool}"
-
-
 def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
     """One pool a line: what is held, of how many, and when it would be full."""
     lines = []
     for f in figures:
-        held = f.stacked["held"][-1] if f.starts_us else 0.0
+        held = f.held or 0.0
         share = "  – " if f.share is None else f"{f.share:>4.0%}"
         of = "?" if f.limit is None else f"{f.limit:,}"
-        text = Text(f"{shorten(printable(pool_key(f)), 24):<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
+        pool = shorten(printable(f"{f.worker}/{f.pool}"), 24)
+        text = Text(f"{pool:<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
         full = f.forecast.full_in_s[0] is not None
-        lines.append(Line(pool_key(f), text.append(f.forecast.words, style=palette.strong if full else palette.quiet)))
+        lines.append(Line(f.name, text.append(f.forecast.words, style=palette.strong if full else palette.quiet)))
     return lines
 
 
-def chart_lines(figure: HeldFigure, cursor_us: int | None, palette: Palette, width: int, height: int) -> list[Text]:
-    """`height` rows: bars over time, the forecast of an hour on the right third, and the axis under them."""
+def chart_lines(
+    figure: HeldFigure, cursor_us: int | None, incidents: Iterable[Incident], palette: Palette, width: int, height: int
+) -> list[Text]:
+    """`height` rows: bars over time, the forecast of an hour on the right third where they reach the record's end, the
+    axis under them, and where incidents were first seen."""
     if not figure.starts_us:
-        return [Text(" no gauges of this pool", end="", style=palette.quiet)]
+        none = "no gauges of this pool" if figure.held is None else "no gauge of this pool in this range"
+        return [Text(f" {none}", end="", style=palette.quiet)]
     inner = max(width - _AXIS - 1, 12)
-    ahead = inner // 3
+    ahead = inner // 3 if figure.reaches_end else 0
     past = inner - ahead - 1
+    marks = incident_line(incidents, figure.starts_us[0], figure.starts_us[-1] + figure.bin_us, past, _AXIS, palette)
+    rows = height - 1 - (marks is not None)
     layers = [resampled(figure.stacked[reason], past) for reason in REASONS]
-    low, high = (resampled(line, ahead) for line in (figure.forecast.low, figure.forecast.high))
+    low, high = (resampled(line, ahead) if ahead else [] for line in (figure.forecast.low, figure.forecast.high))
     more = [max(h - n, 0.0) for n, h in zip(low, high, strict=True)]
     peak = max((sum(column) for column in zip(*layers, strict=True)), default=0.0)
     top = float(figure.limit or max(peak, *high, 1.0))
-    before = layered(layers, height - 1, top, [GLYPHS[reason] for reason in REASONS])
-    after = layered([low, more], height - 1, top, [SURE, LIKELY])
+    before = layered(layers, rows, top, [GLYPHS[reason] for reason in REASONS])
+    after = layered([low, more], rows, top, [SURE, LIKELY]) if ahead else [""] * rows
     lines = []
     for row, (left, right) in enumerate(zip(before, after, strict=True)):
-        label = (
-            f"{top * (height - 1 - row) / (height - 1):>{_AXIS - 1},.0f}┤" if row % 2 == 0 else " " * (_AXIS - 1) + "│"
-        )
+        label = f"{top * (rows - row) / rows:>{_AXIS - 1},.0f}┤" if row % 2 == 0 else " " * (_AXIS - 1) + "│"
         text = Text(label, end="", style=palette.quiet)
         edge = "-" if row == 0 and figure.limit else " "
         text.append(left.replace(" ", edge), style=palette.strong)
         lines.append(text.append(f"│{right.replace(' ', edge)}", style=palette.quiet))
-    return [*lines, _axis(figure, cursor_us, past, ahead, palette)]
+    return [*lines, _axis(figure, cursor_us, past, ahead, palette), *([marks] if marks else [])]
 
 
 def _axis(figure: HeldFigure, cursor_us: int | None, past: int, ahead: int, palette: Palette) -> Text:
@@ -76,7 +78,9 @@ def _axis(figure: HeldFigure, cursor_us: int | None, past: int, ahead: int, pale
     if cursor_us is not None and first <= cursor_us <= last:
         at = min(int((cursor_us - first) / max(last - first, 1) * past), past - 1)
         marks[at] = "▲"
-    ends = f"now{'+1h':>{max(ahead - 2, 3)}}"
+    ends = f"now{'+1h':>{max(ahead - 2, 3)}}" if ahead else ""
+    if not ahead:
+        marks[-9:] = clock(last)[:9]
     return Text(" " * (_AXIS - 1) + "└" + "".join(marks) + ends, end="", style=palette.quiet)
 
 

@@ -9,23 +9,26 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from console.core.held_capacity import HeldFigure
-from console.core.looking import left_of
+from console.core.held_capacity import HeldFigure, figure_looked_at
+from console.core.looking import incidents_left, left_of
 from console.core.places import Place
+from console.core.printable import printable
+from console.core.view import View
 from console.core.what_if import WhatIfError, what_if_of, what_if_words, with_what_if_of
 from console.tui.canvas import Canvas
-from console.tui.held_lines import chart_lines, figure_words, holder_table, pool_key, pool_lines
+from console.tui.held_lines import chart_lines, figure_words, holder_table, pool_lines
 from console.tui.line_list import LineList
 from console.tui.lines import rule
 from console.tui.notices import Notice, absence, nothing_left
-from console.tui.screen_base import DeskScreen, bindings_of
+from console.tui.ranged_screen import RangedScreen
+from console.tui.screen_base import bindings_of
 from forensics.rows import rows_of
 
 MOST_POOLS = 3
 """Pools in sight at once; more of them scroll."""
 
 
-class HeldScreen(DeskScreen):
+class HeldScreen(RangedScreen):
     """Pools, the chart of one, the holders."""
 
     PLACE: ClassVar[Place] = Place.HELD
@@ -54,30 +57,41 @@ class HeldScreen(DeskScreen):
         figures = self._figures()
         pools = self.query_one("#pools", LineList)
         pools.styles.height = min(len(figures), MOST_POOLS)
-        wanted = app.desk.view.pool if app.desk.view.pool in {pool_key(f) for f in figures} else None
-        pools.show(pool_lines(figures, palette), wanted)
+        wanted, fault = figure_looked_at(figures, app.desk.view.pool)
+        if fault:
+            app.say_once(fault)
+        pools.show(pool_lines(figures, palette), wanted.name if wanted else None)
         self._draw_pool(figures, width)
-        left = left_of(known, "holders", app.looking(), app.now_us())
+        left = left_of(known, "holders", app.looking())
         titles, lines = holder_table(rows_of(left.rows), width, palette)
-        self.query_one("#holders-titles", Canvas).show([rule("HOLDERS", width, palette, left.words), titles])
+        self.query_one("#holders-titles", Canvas).show([rule("HOLDERS AT THE END", width, palette, left.words), titles])
         self.query_one("#holders", LineList).show(lines or nothing_left(left, palette))
 
+    def addressed(self, view: View) -> View:
+        """With the pool that is shown, whatever the view calls it."""
+        figure = figure_looked_at(self._figures(), view.pool)[0]
+        return view if figure is None else replace(view, pool=figure.name)
+
     def _figures(self) -> tuple[HeldFigure, ...]:
-        app = self.console_app
+        app, (known, _) = self.console_app, self.ranged()
         try:
             tried = what_if_of(app.desk.view)
         except WhatIfError as error:
             app.say_once(f"{error}; it is left out")
-            return app.known.held
-        return app.known.held_if(tried) if what_if_words(app.desk.view) else app.known.held
+            return known.held
+        return known.held_if(tried) if what_if_words(app.desk.view) else known.held
 
     def _draw_pool(self, figures: tuple[HeldFigure, ...], width: int) -> None:
         app, palette = self.console_app, self.palette
         here = self.query_one("#pools", LineList).cursor_key
-        figure = next((f for f in figures if pool_key(f) == here), figures[0])
+        figure = next((f for f in figures if f.name == here), figures[0])
         height = max((app.size.height - 10 - min(len(figures), MOST_POOLS)) // 2, 4)
-        lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, pool_key(figure))]
-        lines += chart_lines(figure, app.desk.view.cursor_us, palette, width, height)
+        of = self.ranged()[1]
+        where = f"{printable(f'{figure.worker}/{figure.pool}')} {of}".rstrip()
+        lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, where)]
+        lines += chart_lines(
+            figure, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
+        )
         lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
         self.query_one("#held-chart", Canvas).show(lines)
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from console.core.incident_words import facts, reading_words
+from console.core.incident_words import Fact, facts, reading_words
 from console.core.incidents import Incident
 from console.core.overview import Stood
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
+from console.core.standing_words import standing_short
 from console.core.times import clock, duration
 from console.core.triage import State
 from console.tui.columns import Column, fit, heading, row_text
@@ -27,9 +28,15 @@ LABEL_WIDTH = 11
 MOST_ROWS = 200
 
 
-def incident_table(known: Rollup, stood: Sequence[Stood], width: int, palette: Palette) -> tuple[Text, list[Line]]:
-    """Column titles and one line per incident, keyed by its id; `MOST_ROWS` of them at most."""
-    fitted = fit(_incident_columns(known, palette, width), width - CURSOR_WIDTH - 1)
+def incident_table(
+    known: Rollup, stood: Sequence[Stood], now_us: int, width: int, palette: Palette
+) -> tuple[Text, list[Line]]:
+    """Column titles and one line per incident, keyed by its id; `MOST_ROWS` of them at most. `now_us`: as in `standing`."""
+    columns = _incident_columns(known, palette, width)
+    if any(s.standing.last for s in stood):
+        at = next(n for n, column in enumerate(columns) if column.title == "STATE") + 1
+        columns.insert(at, Column("SAID BY", 14, lambda s: standing_short(s.standing, now_us), 4))
+    fitted = fit(columns, width - CURSOR_WIDTH - 1)
     lines = [Line(s.incident.id, row_text(fitted, s)) for s in stood[:MOST_ROWS]]
     if len(stood) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(stood):,}; / narrows them down", end="")))
@@ -74,10 +81,11 @@ def state_words(stood: Stood) -> str:
     return words[stood.standing.state] + ("+" if stood.incident.growing else "")
 
 
-def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette) -> Text:
-    """The facts of an incident, wrapped to `width`."""
+def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette, said: Sequence[Fact] = ()) -> Text:
+    """The facts of an incident, wrapped to `width`; what people `said` of it after its verdict."""
     block = Text(end="")
-    for fact in facts(known, incident):
+    verdict, *others = facts(known, incident)
+    for fact in (verdict, *said, *others):
         words = _wrapped(fact.words, width - LABEL_WIDTH - 2)
         for i, part in enumerate(words):
             block.append(f" {fact.label if not i else '':<{LABEL_WIDTH}}", style=palette.quiet)
@@ -89,6 +97,12 @@ def fact_lines(known: Rollup, incident: Incident, width: int, palette: Palette) 
 def _wrapped(words: str, width: int) -> list[str]:
     """Lines of at most `width` characters; a word that is longer (a path) is cut, never dropped."""
     return textwrap.wrap(words, max(width, 8), break_on_hyphens=False) or [""]
+
+
+def note_lines(said: Sequence[Fact], width: int) -> list[Line]:
+    """How an incident stands and what was noted of it, wrapped to `width`: nothing that was written is left out."""
+    wrapped = [part for fact in said for part in _wrapped(fact.words, width - 4)]
+    return [Line(str(n), Text(part, end="")) for n, part in enumerate(wrapped)]
 
 
 def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: Palette) -> tuple[Text, list[Line]]:

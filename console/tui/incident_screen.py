@@ -12,26 +12,36 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from console.core.export import FORMATS, Exported
+from console.core.incident_report import incident_report
+from console.core.incident_tables import responses_sheet
+from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.marks import VERDICT_MARKS
 from console.core.page_events import PageStory
 from console.core.page_map import incident_area, page_map
 from console.core.places import Place
-from console.core.printable import printable, shorten
+from console.core.printable import counted, printable, shorten
+from console.core.sheet import Sheet, Shown
+from console.core.standing_words import standing_facts
 from console.core.view import Cue
-from console.tui.incident_lines import fact_lines, reading_table
+from console.tui.app_base import Refused
+from console.tui.incident_lines import fact_lines, note_lines, reading_table
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import LEGEND, event_lines, lineage_lines, map_lines, offending_key, victim_line
 from console.tui.lines import cut, rule
 from console.tui.notices import Notice
-from console.tui.screen_base import DeskScreen, bindings_of
+from console.tui.own_tables import OwnTables, unfiltered
+from console.tui.screen_base import bindings_of
 
 MAP_ROWS, LEFT_WIDTH = 8, 52
 MOST_PAGES = {False: 6, True: 14}
 """Lines of lineage in sight, by whether the terminal is wide."""
+MOST_NOTES = {False: 3, True: 8}
+"""Lines of notes in sight, likewise."""
 
 
-class IncidentScreen(DeskScreen):
+class IncidentScreen(OwnTables):
     """Lineage and event order."""
 
     PLACE: ClassVar[Place] = Place.INCIDENT
@@ -59,6 +69,8 @@ class IncidentScreen(DeskScreen):
                 yield LineList(id="events")
                 yield Static(id="map-rule", markup=False)
                 yield Static(id="map", markup=False)
+                yield Static(id="notes-rule", markup=False)
+                yield LineList(id="notes")
         yield Static(id="proof", markup=False)
 
     def on_mount(self) -> None:
@@ -91,6 +103,7 @@ class IncidentScreen(DeskScreen):
         self.tell(None if incident is not None else gone)
         if incident is None:
             return
+        self._draw_notes(incident, width)
         if reading is None or known is None:
             self._draw_without_response(width)
             return
@@ -107,6 +120,41 @@ class IncidentScreen(DeskScreen):
         if wide:
             self._draw_left()
             self._draw_map(right)
+
+    def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
+        """The responses of the incident, in their order here."""
+        app = self.console_app
+        incident = app.desk.incident
+        if incident is None:
+            raise Refused("at this moment the record shows nothing of this incident")
+        sheet = responses_sheet(incident, app.desk.readings)
+        return (unfiltered(sheet, replace(app.desk.view, sort=None), app.now_us()),)
+
+    def exported(self, fmt: str) -> tuple[tuple[Exported, str], ...]:
+        """As Markdown all of the incident, for a ticket."""
+        app = self.console_app
+        shown, incident = app.desk.shown, app.desk.incident
+        if fmt != "md" or shown is None or incident is None:
+            return super().exported(fmt)
+        stands, view = app.standing(incident), self.addressed(app.desk.view)
+        words = incident_report(shown, incident, stands, view, app.moment_us())
+        return ((Exported(f"{app.known.name}-{incident.id}.md", FORMATS["md"], words.encode()), "the incident"),)
+
+    def _draw_notes(self, incident: Incident, width: int) -> None:
+        """How it stands and what was noted of it, where anybody said anything; what has no room scrolls."""
+        app = self.console_app
+        stands, now = app.standing(incident), app.moment_us()
+        listed, head = self.query_one("#notes", LineList), self.query_one("#notes-rule", Static)
+        listed.display = head.display = stands.last is not None or bool(stands.notes)
+        if not listed.display:
+            return
+        wide = width >= 140
+        inner = width - LEFT_WIDTH if wide else width
+        lines = note_lines(standing_facts(stands, now), inner)
+        listed.styles.height = min(len(lines), MOST_NOTES[wide])
+        listed.show(lines)
+        right = counted(len(stands.notes), "note") + (", tab scrolls" if len(lines) > MOST_NOTES[wide] else "")
+        head.update(rule("NOTES", inner, self.palette, right))
 
     def _draw_without_response(self, width: int) -> None:
         """Detectors saw something, and no response rests on it."""

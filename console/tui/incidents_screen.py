@@ -48,9 +48,9 @@ class IncidentsScreen(DeskScreen):
         self.query_one("#counts", Static).update(counts_line(known, width, palette) if known else "")
         if known is None:
             return
-        left = left_of(known, "incidents", app.looking(), app.now_us())
-        stood = stood_of(known, left, app.said, app.now_us())
-        titles, lines = incident_table(known, stood, width, palette)
+        left = left_of(known, "incidents", app.looking())
+        stood = stood_of(known, left, app.said, app.moment_us())
+        titles, lines = incident_table(known, stood, app.moment_us(), width, palette)
         self.query_one("#titles", Static).update(titles)
         incidents = self.query_one("#incidents", LineList)
         incidents.show(lines or nothing_left(left, palette), desk.view.incident)
@@ -58,14 +58,16 @@ class IncidentsScreen(DeskScreen):
         self._draw_facts(width)
 
     def _draw_facts(self, width: int) -> None:
-        desk, palette = self.console_app.desk, self.palette
+        app, desk, palette = self.console_app, self.console_app.desk, self.palette
         known, shown, incident = desk.rollup, desk.shown, desk.incident
         if known is None or incident is None:
             return
         wide = width >= 140
         left = width * 2 // 5 if wide else width
         self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
-        self.query_one("#facts", Static).update(fact_lines(known, incident, left, palette))
+        self.query_one("#facts", Static).update(
+            fact_lines(known, incident, left, palette, app.standing_facts(incident))
+        )
         if wide and shown is not None:
             n = len(desk.readings)
             title = f"RESPONSES OF {incident.id}"

@@ -5,15 +5,17 @@ Invariant: a length with few requests says so where its change would stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from console.core.incidents import Incident
 from console.core.latency import FEW, Length
 from console.core.printable import printable
 from console.core.times import clock
 from console.tui.charts import braille, course
 from console.tui.columns import Column, fit, heading, row_text
+from console.tui.incident_marks import incident_line
 from console.tui.line_list import Line
 from console.tui.lines import cut
 from console.tui.palette import Palette
@@ -54,13 +56,16 @@ def _change(length: Length, palette: Palette) -> Text:
     return Text(f"{length.change:+.0%}", style=palette.strong if length.suspicious else "")
 
 
-def course_lines(length: Length, cursor_us: int | None, palette: Palette, width: int, height: int) -> list[Text]:
-    """p5 and p95 of one length over time, with the axis under them; `height` rows."""
+def course_lines(
+    length: Length, cursor_us: int | None, incidents: Iterable[Incident], palette: Palette, width: int, height: int
+) -> list[Text]:
+    """p5 and p95 of one length over time, with the axis under them and where incidents were first seen; `height` rows."""
     if not length.starts_us:
         return [Text(" no course: too few requests", end="", style=palette.quiet)]
     inner = max(width - _AXIS - 1, 10)
     first, last = length.starts_us[0], length.starts_us[-1]
-    top, rows = max(*length.p95, length.baseline_p5_ms or 0.0, 1e-9), max(height - 1, 2)
+    found = incident_line(incidents, first, last, inner, _AXIS, palette)
+    top, rows = max(*length.p95, length.baseline_p5_ms or 0.0, 1e-9), max(height - 1 - (found is not None), 2)
     drawn = [braille(course(length.starts_us, values, inner * 2), rows, 0.0, top) for values in (length.p5, length.p95)]
     merged = ["".join(_both(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(*drawn, strict=True)]
     lines = []
@@ -70,7 +75,8 @@ def course_lines(length: Length, cursor_us: int | None, palette: Palette, width:
     marks = list(f"{clock(first):<{max(inner - 9, 9)}}{clock(last)}"[:inner].ljust(inner))
     if cursor_us is not None and first <= cursor_us <= last:
         marks[min(int((cursor_us - first) / max(last - first, 1) * inner), inner - 1)] = "▲"
-    return [*lines, Text(" " * (_AXIS - 1) + "└" + "".join(marks), end="", style=palette.quiet)]
+    axis = Text(" " * (_AXIS - 1) + "└" + "".join(marks), end="", style=palette.quiet)
+    return [*lines, axis, *([found] if found else [])]
 
 
 def _both(a: str, b: str) -> str:

@@ -11,18 +11,20 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.core.latency import Length, latency_figure
-from console.core.looking import left_of
+from console.core.looking import incidents_left, left_of
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.rollup import Rollup
 from console.tui.canvas import Canvas
 from console.tui.latency_lines import course_lines, length_table
 from console.tui.line_list import LineList
 from console.tui.lines import cut, rule
 from console.tui.notices import Notice, absence, nothing_left
-from console.tui.screen_base import DeskScreen, bindings_of
+from console.tui.ranged_screen import RangedScreen
+from console.tui.screen_base import bindings_of
 
 
-class LatencyScreen(DeskScreen):
+class LatencyScreen(RangedScreen):
     """Lengths, and the course of one."""
 
     PLACE: ClassVar[Place] = Place.LATENCY
@@ -47,8 +49,9 @@ class LatencyScreen(DeskScreen):
         self.tell(told)
         if known is None or told is not None:
             return
-        left = left_of(known, "latency", app.looking(), app.now_us())
-        titles, lines = length_table(self._lengths(), width, palette)
+        known = self.ranged()[0]
+        left = left_of(known, "latency", app.looking())
+        titles, lines = length_table(self._lengths(known), width, palette)
         words = Text(
             " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
             end="",
@@ -62,22 +65,24 @@ class LatencyScreen(DeskScreen):
         listed.show(lines or nothing_left(left, palette), listed.cursor_key or first)
         self._draw_course(width)
 
-    def _lengths(self) -> tuple[Length, ...]:
+    def _lengths(self, known: Rollup) -> tuple[Length, ...]:
         """Those that the view leaves, in its order."""
         app = self.console_app
-        left = left_of(app.known, "latency", app.looking(), app.now_us())
-        return latency_figure(left.rows, app.known.tables["prefill-times"]).lengths
+        left = left_of(known, "latency", app.looking())
+        return latency_figure(left.rows, known.tables["prefill-times"]).lengths
 
     def _draw_course(self, width: int) -> None:
-        app, palette = self.console_app, self.palette
+        app, palette, (known, of) = self.console_app, self.palette, self.ranged()
         listed = self.query_one("#lengths", LineList)
-        length = next((n for n in app.known.latency.lengths if str(n.bucket_tokens) == listed.cursor_key), None)
+        length = next((n for n in known.latency.lengths if str(n.bucket_tokens) == listed.cursor_key), None)
         if length is None:
             self.query_one("#course", Canvas).show([])
             return
         height = max(app.size.height - 10 - int(listed.styles.height.value if listed.styles.height else 1), 4)
-        lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, "over time, UTC")]
-        lines += course_lines(length, app.desk.view.cursor_us, palette, width, height)
+        lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, of or "over time, UTC")]
+        lines += course_lines(
+            length, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
+        )
         words = f" {length.below_floor} of {length.requests:,} below the floor of {length.floor_ms:,.1f} ms"
         if length.fastest:
             words += f"; fastest: {printable(', '.join(length.fastest))}"
@@ -92,6 +97,6 @@ class LatencyScreen(DeskScreen):
 
     @on(LineList.Opened, "#lengths")
     def _open(self, event: LineList.Opened) -> None:
-        length = next(n for n in self._lengths() if str(n.bucket_tokens) == event.key)
+        length = next(n for n in self._lengths(self.ranged()[0]) if str(n.bucket_tokens) == event.key)
         if length.fastest:
             self.console_app.attempt("response", length.fastest[0])

@@ -11,13 +11,14 @@ from rich.text import Text
 
 from console.core.actions import Action
 from console.core.desk import Desk
+from console.core.looking import Looking
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.owners import Owners
 from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
 from console.core.times import age, clock
-from console.core.view import Mode, View
+from console.core.view import Mode
 from console.tui.palette import Palette
 from forensics.verdict import Verdict
 
@@ -60,9 +61,9 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
+    if desk.is_stale:
+        return f"STALE −{age(desk.look_age_us)}"
     old = age(now_us - desk.shown.taken_us)
-    if desk.failure is not None:
-        return f"STALE −{old}"
     replay = desk.view.replay
     if replay is not None:
         # What is shown may be older than the cursor by what judging takes: the header's time of the data says of when it is.
@@ -85,15 +86,17 @@ def counts_line(known: Rollup, width: int, palette: Palette) -> Text:
     return cut(line, width)
 
 
-def view_line(view: View, said: str, fault: str, width: int, palette: Palette, right: str = "") -> Text:
+def view_line(at: Looking, said: str, width: int, palette: Palette, right: str = "") -> Text:
     """The view in words: title, range, filter, sort, what is left; a fault of any of them instead. `right`: the record."""
-    line = Text(" ", end="", no_wrap=True)
-    if fault:
-        line.append(f"! {printable(fault)}", style="bold")
+    line, view = Text(" ", end="", no_wrap=True), at.view
+    if at.fault:
+        line.append(f"! {printable(at.fault)}", style="bold")
         return cut(line, width)
     if view.title:
         line.append(f"{printable(view.title)}  ", style=palette.strong)
     line.append(view.range.text or "all of the record", style=palette.quiet)
+    if at.now_words:
+        line.append(f" ({at.now_words})", style=palette.quiet)
     if view.cursor_us is not None:
         line.append(f"  at {clock(view.cursor_us)}", style=palette.strong)
     if view.filter:

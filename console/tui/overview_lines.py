@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from rich.text import Text
 
 from console.core.detectors import Detector
@@ -17,6 +16,7 @@ from console.core.overview import Overview, Stood
 from console.core.owners import Owners
 from console.core.page_map import PageMap
 from console.core.printable import printable, shorten
+from console.core.sheet import Shown
 from console.core.times import clock_ms
 from console.tui.charts import blocks, braille, course, resampled
 from console.tui.incident_lines import state_words
@@ -78,7 +78,7 @@ def held_lines(figure: HeldFigure | None, palette: Palette, width: int, height: 
     """The fullest pool: how much is held, its course, what it comes to, when it would be full."""
     if figure is None or not figure.starts_us:
         return [Text(" no gauges in this record: held pages were not sampled", end="", style=palette.quiet)]
-    held, limit = figure.stacked["held"][-1], figure.limit
+    held, limit = figure.held or 0.0, figure.limit
     share = "" if figure.share is None else f"  {figure.share:.0%}"
     of = "" if limit is None else f" of {limit:,}"
     lines = [Text(f" {held:,.0f}{of} pages{share}  {printable(figure.worker)}/{printable(figure.pool)}", end="")]
@@ -120,15 +120,16 @@ def strip_panel(strip: PageMap | None, owners: Owners, palette: Palette, width: 
     return strip_lines(owners, strip, palette, width, height)
 
 
-def event_tail(rows: pa.Table, palette: Palette, height: int) -> list[Text]:
+def event_tail(events: Shown, palette: Palette, height: int) -> list[Text]:
     """The latest events, the latest last."""
     lines = []
-    for row in rows_of(rows)[-height:] if height > 0 else []:
+    for row in rows_of(events.rows)[-height:] if height > 0 else []:
         text = Text(f" {clock_ms(row['t'])} ", end="", style=palette.quiet)
         text.append(f"{row['op']:<12}", style=palette.strong)
         where = f"{printable(row['worker'])} {shorten(printable(row['rid']), 20)} {printable(row['says'])}"
         lines.append(text.append(where))
-    return lines or [Text(" nothing in this range", end="", style=palette.quiet)]
+    none = "none among the latest; 7 looks at all" if events.left_out else "nothing in this range"
+    return lines or [Text(f" {none}", end="", style=palette.quiet)]
 
 
 def overview_facts(figure: Overview, palette: Palette) -> str:

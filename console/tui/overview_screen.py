@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 from console.core.overview import overview
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.time_range import ALL
 from console.tui.canvas import Canvas
 from console.tui.line_list import LineList
 from console.tui.lines import rule
@@ -25,13 +26,14 @@ from console.tui.overview_lines import (
     overview_facts,
     strip_panel,
 )
-from console.tui.screen_base import DeskScreen, bindings_of
+from console.tui.ranged_screen import RangedScreen
+from console.tui.screen_base import bindings_of
 
 OUTSIDE = 4
 """Rows of header, tabs, view and footer."""
 
 
-class OverviewScreen(DeskScreen):
+class OverviewScreen(RangedScreen):
     """Six panels."""
 
     PLACE: ClassVar[Place] = Place.OVERVIEW
@@ -54,8 +56,7 @@ class OverviewScreen(DeskScreen):
         known = desk.rollup
         if known is None:
             return
-        at, now = app.looking(), app.now_us()
-        figure = overview(known, at.view, at.span, app.said, now)
+        figure = overview(self.ranged()[0], app.looking(), app.said, app.now_us())
         left, rows = (width - 1) // 2, app.size.height - OUTSIDE
         tail = max(rows // 4, 4) - 1
         above = rows - tail - 1
@@ -70,11 +71,14 @@ class OverviewScreen(DeskScreen):
         listed.styles.height = max(min(len(figure.incidents) + 1, above - 7), 2)
         room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2)
         self.query_one("#detectors", Canvas).show(
-            [rule("DETECTORS", left, palette, "saw / looked at"), *detector_lines(figure.detectors, palette, room)]
+            [
+                rule("DETECTORS", left, palette, f"{self._whole}saw / looked at"),
+                *detector_lines(figure.detectors, palette, room),
+            ]
         )
         self._draw_figures(figure_width=width - left, above=above)
         right = figure.events.words if figure.events.hidden or figure.events.outside else "7 shows all"
-        tail_lines = event_tail(figure.events.rows, palette, tail)
+        tail_lines = event_tail(figure.events, palette, tail)
         self.query_one("#tail", Canvas).show([rule("LATEST EVENTS", width, palette, right), *tail_lines])
 
     def _draw_figures(self, figure_width: int, above: int) -> None:
@@ -85,13 +89,18 @@ class OverviewScreen(DeskScreen):
         inner = figure_width - 1
         each = (above - 3) // 3
         held, length, strip = next(iter(known.held), None), known.latency.worst, known.strip
-        lines = [rule("HELD CAPACITY", inner, palette, "4")]
+        lines = [rule("HELD CAPACITY", inner, palette, f"{self._whole}4")]
         lines += held_lines(held, palette, inner, each)
-        lines += [rule("p5 PREFILL", inner, palette, "5"), *latency_lines(length, palette, inner, each)]
+        lines += [rule("p5 PREFILL", inner, palette, f"{self._whole}5"), *latency_lines(length, palette, inner, each)]
         where = "3" if strip is None else f"{printable(strip.area.key[0])}/{printable(strip.area.pool)}  3"
         lines += [rule("PAGES", inner, palette, where)]
         lines += strip_panel(strip, known.owners, palette, inner, above - len(lines))
         self.query_one("#figures", Canvas).show(lines)
+
+    @property
+    def _whole(self) -> str:
+        """What stands on a panel that no range narrows, while there is one."""
+        return "" if self.console_app.desk.view.range == ALL else "of the whole record  "
 
     @on(LineList.Moved, "#open")
     def _moved(self, event: LineList.Moved) -> None:

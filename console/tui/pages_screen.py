@@ -17,6 +17,7 @@ from textual.binding import BindingType
 
 from console.core.page_map import Area, PageMap, mark_counts, page_map, whole_area
 from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
+from console.core.page_tables import allocations_of, marks_of
 from console.core.page_view import (
     ROWS,
     Cell,
@@ -25,20 +26,24 @@ from console.core.page_view import (
     cell_at,
     moved,
     next_mark,
+    pool_fault,
     pool_looked_at,
-    pool_text,
     under,
     zoomed,
 )
 from console.core.places import Place
+from console.core.pool_names import pool_name
 from console.core.printable import counted
+from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, TimeRange, rfc3339
 from console.core.view import View
+from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.lines import view_line
 from console.tui.notices import Notice, reading_notice
+from console.tui.own_tables import OwnTables, unfiltered
 from console.tui.page_grid import PageGrid
 from console.tui.page_lines import LEGEND_LINES, MARGIN, grid_lines, legend_lines, story_lines
 from console.tui.screen_base import bindings_of
@@ -70,7 +75,7 @@ class _Asked:
     size: tuple[int, int]
 
 
-class PagesScreen(BackgroundScreen):
+class PagesScreen(OwnTables, BackgroundScreen):
     """The page map."""
 
     PLACE: ClassVar[Place] = Place.PAGES
@@ -97,7 +102,22 @@ class PagesScreen(BackgroundScreen):
         reads, writes = int(picture.reads.sum()), int(picture.writes.sum())
         said = f"{counted(reads, 'foreign read')}, {counted(writes, 'late write')}"
         said += ", not filtered here" if app.desk.view.filter else ""
-        return view_line(app.desk.view, said, app.looking().fault, width, self.palette)
+        return view_line(app.looking(), said, width, self.palette)
+
+    def addressed(self, view: View) -> View:
+        """With the pool that is shown."""
+        if self._picture is None:
+            return view
+        (worker, epoch), pool = self._picture.whole.key, self._picture.whole.pool
+        return replace(view, pool=pool_name(worker, pool, epoch))
+
+    def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
+        """Every mark and every allocation of the area in sight, of which the map filters none."""
+        app, picture = self.console_app, self._picture
+        if picture is None:
+            raise Refused("no pages are drawn yet")
+        sheets = (marks_of(picture.shown, picture.drawn.area), allocations_of(picture.shown, picture.drawn.area))
+        return tuple(unfiltered(sheet, replace(app.desk.view, sort=None), app.now_us()) for sheet in sheets)
 
     def draw_body(self, width: int) -> None:
         """The map; another one where something else is looked at."""
@@ -130,6 +150,9 @@ class PagesScreen(BackgroundScreen):
         asked = _Asked(id(shown), key, span, (max(height, 1), width - MARGIN))
         if asked != self._asked:
             self._asked = asked
+            fault = pool_fault(shown, view)
+            if fault:
+                app.say_once(fault)
             self.compute("pages", partial(_pictured, shown, view, span, asked.size), self._take)
 
     def _take(self, picture: _Picture | None) -> None:
@@ -257,9 +280,9 @@ class PagesScreen(BackgroundScreen):
             return
         pools = app.desk.shown.pools
         here = pools.index((self._picture.whole.key, self._picture.whole.pool))
-        key, pool = pools[(here + 1) % len(pools)]
+        (worker, epoch), pool = pools[(here + 1) % len(pools)]
         view = app.desk.view.with_option(ROWS, None)
-        app.change(replace(view, pool=pool_text(key, pool), page=None))
+        app.change(replace(view, pool=pool_name(worker, pool, epoch), page=None))
 
     def do_next_incident(self) -> None:
         """The first mark of the next incident."""
@@ -277,7 +300,8 @@ class PagesScreen(BackgroundScreen):
         if shown is None or where is None:
             return
         first = next((m for m in shown.marks(*where).markers if m.incident == chosen), None)
-        view = replace(app.desk.view, pool=pool_text(*where))
+        (worker, epoch), pool = where
+        view = replace(app.desk.view, pool=pool_name(worker, pool, epoch))
         if first is not None:
             view = replace(view.with_option(ROWS, None).with_range(ALL), page=first.page, cursor_us=first.t_us)
         app.change(view)

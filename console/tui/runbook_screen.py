@@ -17,13 +17,17 @@ from textual.binding import BindingType
 
 from console.core.places import Place
 from console.core.printable import printable
-from console.core.run_list import RunList, library, next_words, run_list
+from console.core.run_list import RunList, library, next_words, run_list, runs_at
 from console.core.run_start import Order, Orders, Start, StartRefused, split_asked, start
+from console.core.run_tables import runs_in_order, runs_sheet
+from console.core.sheet import Sheet, Shown
+from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.line_list import Line, LineList
 from console.tui.lines import cut, rule
 from console.tui.notices import Notice
+from console.tui.own_tables import OwnTables, unfiltered
 from console.tui.prompt_screen import Ask, PromptScreen
 from console.tui.runbook_lines import (
     BOOK,
@@ -43,7 +47,7 @@ from runbooks.store import StoredRun
 POLL_SECONDS = 1.0
 
 
-class RunbookScreen(BackgroundScreen):
+class RunbookScreen(OwnTables, BackgroundScreen):
     """Runbooks and runs."""
 
     PLACE: ClassVar[Place] = Place.RUNS
@@ -71,10 +75,27 @@ class RunbookScreen(BackgroundScreen):
     def crumbs(self) -> Text:
         """How many there are, and whether any can be started."""
         width = self.app.size.width
-        if self._known is None:
+        known = self._seen
+        if known is None:
             return cut(Text(" Runs", end="", style=self.palette.strong), width)
-        words = crumb_words(self._known, self.console_app.around.runs.may_start)
+        words = crumb_words(known, self.console_app.around.runs.may_start)
         return cut(Text(f" {words}", end="", style=self.palette.quiet), width)
+
+    @property
+    def _seen(self) -> RunList | None:
+        """What there is in the view's order, in a replay as far as it had come at its moment."""
+        app, known = self.console_app, self._known
+        if known is None:
+            return None
+        then = known if app.desk.view.replay is None else runs_at(known, app.moment_us())
+        return runs_in_order(then, app.desk.view.sort)
+
+    def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
+        """The runs."""
+        known = self._seen
+        if known is None:
+            raise Refused("the runs have not been read yet")
+        return (unfiltered(runs_sheet(known), self.console_app.desk.view, self.console_app.now_us()),)
 
     def _look(self) -> None:
         """Read what is stored, and say what started runs have come to."""
@@ -99,7 +120,7 @@ class RunbookScreen(BackgroundScreen):
 
     def draw_body(self, width: int) -> None:
         """Runbooks and runs; steps of the one under the cursor."""
-        known = self._known
+        known = self._seen
         told = None
         if known is None:
             told = Notice("Reading the runbooks …", "The library, and what runs have stored.", "q quits.")
@@ -114,7 +135,7 @@ class RunbookScreen(BackgroundScreen):
     @property
     def _selected(self) -> tuple[Runbook | None, StoredRun | None]:
         """The runbook under the cursor, or the run with the runbook it was made of."""
-        key, known = self.query_one("#run-list", LineList).cursor_key, self._known
+        key, known = self.query_one("#run-list", LineList).cursor_key, self._seen
         if known is None or key is None:
             return None, None
         if key.startswith(BOOK):

@@ -18,7 +18,8 @@ from console.core.actions import actions_of, hints_of
 from console.core.looking import left_of
 from console.core.places import Place
 from console.core.printable import printable
-from console.core.times import duration
+from console.core.trouble import trouble_of
+from console.core.view import View
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line
 from console.tui.notices import Notice
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
 SMALLEST = (60, 18)
-CLOCK_BEHIND_US = 10_000_000
-"""By how much a record may seem to come from the future before it is said."""
 
 
 def bindings_of(place: Place) -> list[BindingType]:
@@ -127,21 +126,20 @@ class DeskScreen(Screen[None]):
         if known is None:
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()
-        said = left_of(known, SHEET_OF[self.PLACE], at, app.now_us()).words
-        return view_line(app.desk.view, said, at.fault, width, self.palette, known.record_words)
+        said = left_of(known, SHEET_OF[self.PLACE], at).words
+        return view_line(at, said, width, self.palette, known.record_words)
 
     def _fault_line(self, width: int) -> Text | None:
         """What is wrong with the picture as a whole, and what to do: on every screen in the same place."""
-        desk, now = self.console_app.desk, self.console_app.now_us()
-        if desk.rollup is None:
+        desk = self.console_app.desk
+        trouble = trouble_of(desk, self.console_app.now_us()) if desk.rollup is not None else None
+        if trouble is None:
             return None
-        words = ""
-        if desk.failure is not None:
-            words = f"{desk.failure.what}; {desk.failure.remedy}"
-        elif (desk.rollup.data_us or 0) - now > CLOCK_BEHIND_US:
-            behind = duration((desk.rollup.data_us or 0) - now)
-            words = f"this machine's clock is {behind} behind the record: ages are wrong; set the clock"
-        return cut(Text(f" ! {printable(words)}", end="", style="bold"), width) if words else None
+        return cut(Text(f" ! {printable(trouble.what)}; {printable(trouble.remedy)}", end="", style="bold"), width)
+
+    def addressed(self, view: View) -> View:
+        """The view with what this screen chose where it says nothing, so that its address opens what is seen."""
+        return view
 
     def select(self, incident: str | None) -> None:
         """What is under the cursor is what actions are about."""

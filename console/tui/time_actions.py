@@ -36,12 +36,12 @@ class TimeActions(DeskApp):
 
     def do_follow(self, _: str = "") -> None:
         """Follow the ledger again."""
-        self.change(self.desk.view.followed(self.now_us(), self.known.span))
+        self.change(self.desk.view.followed(self.range_now(), self.known.span))
 
     def do_range(self, text: str) -> None:
         """Look at another time."""
         wanted = parse_range(text)
-        wanted.resolve(self.now_us(), self.known.span)
+        wanted.resolve(self.range_now(), self.known.span)
         self.change(self.desk.view.with_range(wanted))
 
     def do_at(self, text: str) -> None:

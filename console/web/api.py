@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.responses import JSONResponse
@@ -19,7 +20,10 @@ from starlette.responses import Response
 
 from console.core.actions import ACTIONS, Action
 from console.core.commands import Command, CommandError
+from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
 from console.core.export import FORMATS, Exported, export
+from console.core.places import Place
+from console.core.printable import printable
 from console.core.redaction import Redaction
 from console.core.run_tables import RUN_TABLES, run_table
 from console.core.times import moment
@@ -67,6 +71,21 @@ def add_api(app: FastAPI, feed: Feed, views: Path, runs: RunForms) -> None:
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
 
+    async def bundle(request: Request, address: str) -> Response:
+        await feed.fresh()
+        asked = ask(feed, address)
+        file = await asyncio.to_thread(_bundle, asked, request.state.visitor)
+        headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    @app.get("/api/incidents/{incident_id}/bundle")
+    async def of_incident(incident_id: str, request: Request) -> Response:
+        return await bundle(request, f"/incidents/{quote(incident_id)}?{request.url.query}")
+
+    @app.get("/api/bundle")
+    async def of_range(request: Request) -> Response:
+        return await bundle(request, f"/events?{request.url.query}")
+
     @app.get("/api/mark")
     async def mark() -> JSONResponse:
         """What a stream would say, for whom none reaches."""
@@ -91,11 +110,31 @@ def _file(name: str, fmt: str, asked: Asked, visitor: Visitor, runs: RunForms) -
     is_of_runs = name in RUN_TABLES
     whole = run_table(name, runs.listed(asked.now_us)) if is_of_runs else sheet_asked(name, asked)
     sheet, left = file_rows(whole, asked)
-    hide = not visitor.role.may_take_names
-    if not hide:
-        said = f"{moment(asked.clock_us)} {visitor.who} took {name}.{fmt}, {len(left.rows)} rows with names"
-        print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
-    return export(known, sheet, left, asked.view, fmt, Redaction(hide=hide))
+    redaction = _redaction(asked, visitor, f"{name}.{fmt}, {len(left.rows)} rows")
+    return export(known, sheet, left, asked.view, fmt, redaction)
+
+
+def _bundle(asked: Asked, visitor: Visitor) -> Exported:
+    """The evidence of the incident that the address names, else of its range."""
+    shown = asked.desk.shown
+    if shown is None:
+        raise NotReadYet
+    scope = range_scope(shown, asked.span)
+    if asked.view.place is Place.INCIDENT:
+        incident = shown.incident(asked.view.incident)
+        if incident is None:
+            raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
+        scope = incident_scope(incident)
+    return evidence_bundle(shown, scope, asked.view, _redaction(asked, visitor, f"the evidence of {scope.name}"))
+
+
+def _redaction(asked: Asked, visitor: Visitor, what: str) -> Redaction:
+    """What may leave with a visitor; where names do, it is said."""
+    if not visitor.role.may_take_names:
+        return Redaction(hide=True)
+    said = f"{moment(asked.clock_us)} {visitor.who} took {what} with names"
+    print(f"kvwitness console web: {said}", file=sys.stderr, flush=True)
+    return Redaction()
 
 
 def _named(action_id: str) -> Action:

@@ -1,7 +1,6 @@
 """What one request asks to see: the view of its address over the desk, with its times worked out.
 
-Invariant: an address that cannot be read is refused with words, never guessed at. In a record that has ended, `now` is
-its end, so that the last quarter of an hour is that of the record.
+Invariant: an address that cannot be read is refused with words, never guessed at. What `now` means, the core says.
 """
 
 from __future__ import annotations
@@ -11,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
+from console.core.looking import Looking, now_words, range_now
 from console.core.page_map import Area, incident_area, whole_area
+from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.time_range import ALL, Span, parse_range
@@ -47,9 +49,26 @@ class Asked:
     kept: Kept | None = None
 
     @property
+    def moment_us(self) -> int:
+        """The moment whose state is shown, us UTC."""
+        return self.view.moment_us(self.clock_us)
+
+    @property
+    def looking(self) -> Looking:
+        """The view as the core's figures take it. What is wrong with it was refused before."""
+        words = "" if self.rollup is None else now_words(self.rollup, self.view, self.now_us)
+        return Looking(self.view, self.span, self.now_us, now_words=words)
+
+    @property
     def rollup(self) -> Rollup | None:
         """What figures and tables are made of."""
         return self.desk.rollup
+
+    def counted(self, place: Place) -> Rollup | None:
+        """The same with the figures of `place` counted of the range. Raises FilterError, QueryStopped."""
+        if self.rollup is None or self.kept is None:
+            return self.rollup
+        return in_range(place, self.rollup, self.kept.snapshot, self.looking)
 
     def link(self, **changes: object) -> str:
         """The address of the view with changes."""
@@ -90,8 +109,8 @@ def ask(feed: Feed, address: str) -> Asked:
     rest = urlencode([pair for pair in pairs if pair[0] not in BESIDE], quote_via=quote)
     desk, clock = feed.desk, feed.source.now_us()
     known = desk.rollup
-    now = clock if known is None or known.writing or known.data_us is None else known.data_us + 1
     view = from_link(f"{path}?{rest}" if rest else path)
+    now = clock if known is None else range_now(known, view, clock)
     span = Span() if known is None else view.range.resolve(now, known.span)
     if known is not None and asks_absolute(rest):
         view = absolute(view, now, known.span)
@@ -132,20 +151,18 @@ def _rows(text: str | None) -> tuple[int | None, int | None]:
     return int(first), int(last)
 
 
-def pool_name(area: Area) -> str:
-    """`decode-0:1:kv`."""
-    return f"{area.key[0]}:{area.key[1]}:{area.pool}"
-
-
 def _base_area(shown: Snapshot, view: View) -> Area:
-    if view.incident is not None:
+    """All of the pool that the view names, else what its incident concerns, else all of the gravest one's pool."""
+    fault = pool_fault(shown, view)
+    if fault:
+        raise PageNotFound(fault)
+    if view.pool is None and view.incident is not None:
         incident = shown.incident(view.incident)
         area = incident_area(shown, incident) if incident else None
         if area is None:
             raise PageNotFound(f"Incident {printable(view.incident)} is not in this ledger, or names no pages.")
         return area
-    for key, name in shown.pools:
-        if view.pool in (None, f"{key[0]}:{key[1]}:{name}"):
-            return whole_area(shown, key, name)
-    known = ", ".join(f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools) or "none"
-    raise PageNotFound(f"There is no pool {printable(view.pool)} in this ledger. It has: {known}.")
+    found = pool_looked_at(shown, view)
+    if found is None:
+        raise PageNotFound("No pool of this ledger has pages.")
+    return whole_area(shown, *found)

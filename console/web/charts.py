@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from console.core.flows import flows_of
-from console.core.held_capacity import HeldFigure, WhatIf
+from console.core.held_capacity import HeldFigure, WhatIf, figure_looked_at
+from console.core.looking import incidents_left
+from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
-from console.core.sheet import shown
 from console.core.view import View
 from console.core.view_link import BadLink
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.figure_style import Figure, point_at
 from console.web.held_figure import held_chart
 from console.web.incident_figures import sankey, swimlanes
+from console.web.incident_marks import with_incidents
 from console.web.kept import Kept
 from console.web.latency_figure import latency_chart
 from console.web.page_figure import page_map_figure
@@ -45,6 +47,13 @@ def _rollup(asked: Asked) -> Rollup:
     return asked.rollup
 
 
+def _counted(asked: Asked, place: Place) -> Rollup:
+    counted = asked.counted(place)
+    if counted is None:
+        raise NotReadYet
+    return counted
+
+
 def _kept(asked: Asked) -> Kept:
     if asked.kept is None:
         raise NotReadYet
@@ -62,32 +71,19 @@ def _span(asked: Asked, *, whole: bool) -> tuple[int | None, int | None]:
 
 def _swimlanes(asked: Asked, theme: str) -> Figure:
     known = _rollup(asked)
-    left = set(shown(known.sheets["incidents"], asked.view, asked.span, asked.now_us).rows["id"].to_pylist())
-    return swimlanes([i for i in known.incidents if i.id in left], _span(asked, whole=True), theme)
+    return swimlanes(incidents_left(known, asked.looking), _span(asked, whole=True), theme)
 
 
 def _held(asked: Asked, theme: str) -> Figure:
-    figure = held_asked(_rollup(asked), asked.view)
+    figure = held_asked(_counted(asked, Place.HELD), asked.view)[0]
     if figure is None:
         raise PageNotFound("No pool of this ledger has gauges.")
-    return held_chart(figure, _span(asked, whole=False), theme)
+    return _marked(asked, held_chart(figure, _span(asked, whole=False), theme), theme)
 
 
-def held_asked(known: Rollup, view: View) -> HeldFigure | None:
-    """The pool that the view names, else the fullest; None where no pool has gauges. Raises PageNotFound, BadLink."""
-    figures = known.held_if(what_if(view))
-    if view.pool is None:
-        return next(iter(figures), None)
-    for figure in figures:
-        if view.pool == held_name(figure):
-            return figure
-    there = ", ".join(held_name(figure) for figure in figures) or "none"
-    raise PageNotFound(f"No pool {printable(view.pool)} has gauges. These have: {there}.")
-
-
-def held_name(figure: HeldFigure) -> str:
-    """`decode-0:kv`."""
-    return f"{figure.worker}:{figure.pool}"
+def held_asked(known: Rollup, view: View) -> tuple[HeldFigure | None, str]:
+    """The pool that the view names, else the fullest, and what is wrong with the name. Raises BadLink."""
+    return figure_looked_at(known.held_if(what_if(view)), view.pool)
 
 
 def what_if(view: View) -> WhatIf:
@@ -110,7 +106,14 @@ def _number(view: View, name: str) -> float | None:
 
 
 def _latency(asked: Asked, theme: str) -> Figure:
-    return latency_chart(_rollup(asked).latency, _span(asked, whole=False), theme)
+    return _marked(
+        asked, latency_chart(_counted(asked, Place.LATENCY).latency, _span(asked, whole=False), theme), theme
+    )
+
+
+def _marked(asked: Asked, figure: Figure, theme: str) -> Figure:
+    known = _rollup(asked)
+    return with_incidents(figure, incidents_left(known, asked.looking), _span(asked, whole=True), theme)
 
 
 def _strip(asked: Asked, theme: str) -> Figure:

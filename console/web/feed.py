@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from console.core.desk import Desk
 from console.core.live_edge import Looked
@@ -17,6 +18,8 @@ from console.core.source import Failure, LedgerSource
 from console.web.kept import Kept
 
 POLL_SECONDS, EDGE_SECONDS = 1.0, 0.5
+STALE_TELL_S = 5.0
+"""How often a picture that is stale is told anew, so that its age moves on."""
 REST_FACTOR = 4
 MOST_SUBSCRIBERS = 64
 FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
@@ -40,7 +43,7 @@ class Feed:
         self._changed = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
         self._edge: asyncio.Task[None] | None = None
-        self._began = self._next_look = self._next_edge = 0.0
+        self._began = self._next_look = self._next_edge = self._told_stale = 0.0
         self.kept: Kept | None = None
 
     @property
@@ -55,7 +58,21 @@ class Feed:
         if looking is not None:
             left = self._patience() - (time.monotonic() - self._began)
             await asyncio.wait({looking}, timeout=max(left, 0.0))
+        self._date()
         return self.desk
+
+    def _date(self) -> None:
+        """How old the last look is by now."""
+        self.desk = replace(self.desk, last_look=self.source.looks.last)
+
+    async def _tell_of_age(self) -> None:
+        """Pages that are open hear that looks do not come back, or do again."""
+        was_overdue = self.desk.is_overdue
+        self._date()
+        now = time.monotonic()
+        if self.desk.is_overdue != was_overdue or (self.desk.is_stale and now >= self._told_stale + STALE_TELL_S):
+            self._told_stale = now
+            await self._tell()
 
     def _patience(self) -> float:
         if self._patience_s is not None:
@@ -132,6 +149,7 @@ class Feed:
             if self.subscribers:
                 self._look()
                 self._look_at_edge()
+                await self._tell_of_age()
             await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:

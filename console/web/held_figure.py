@@ -36,7 +36,7 @@ def _seen(figure: HeldFigure, span: tuple[int | None, int | None]) -> tuple[int 
     """The record and as long a time to come, but five minutes at least: an hour would hide a short record."""
     if span != (None, None) or not figure.starts_us:
         return span
-    begins, ends = figure.starts_us[0], _end_us(figure)
+    begins, ends = figure.starts_us[0], figure.ends_us
     return begins, ends + min(max(ends - begins, LEAST_AHEAD_US), int(figure.forecast.seconds[-1] * 1e6))
 
 
@@ -49,14 +49,10 @@ def _stacked(reason: str, times: list[str], figure: HeldFigure) -> dict[str, Any
     }  # fmt: skip
 
 
-def _end_us(figure: HeldFigure) -> int:
-    return figure.starts_us[-1] + figure.bin_us if figure.starts_us else 0
-
-
 def _fan(figure: HeldFigure) -> list[dict[str, Any]]:
-    if not figure.starts_us:
+    if figure.held is None:
         return []
-    begins, coming = _end_us(figure), figure.forecast
+    begins, coming = figure.ends_us, figure.forecast
     times = [date(begins + s * 1e6) for s in coming.seconds]
     line = {"color": _FORECAST, "width": 1.5, "dash": "dot"}
     both = {"type": "scatter", "mode": "lines", "x": times, "line": line}
@@ -68,9 +64,9 @@ def _fan(figure: HeldFigure) -> list[dict[str, Any]]:
 
 
 def _limit(figure: HeldFigure, style: Style) -> list[dict[str, Any]]:
-    if figure.limit is None or not figure.starts_us:
+    if figure.limit is None or figure.held is None:
         return []
-    ends = figure.starts_us[0], _end_us(figure) + figure.forecast.seconds[-1] * 1e6
+    ends = (*figure.starts_us, figure.ends_us)[0], figure.ends_us + figure.forecast.seconds[-1] * 1e6
     return [
         {
             "type": "scatter", "mode": "lines", "name": "limit", "x": [date(t) for t in ends],

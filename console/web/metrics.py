@@ -57,6 +57,10 @@ class RecordCollector(Collector):
         shown = self._desk.shown
         readable = shown is not None and self._desk.failure is None
         yield _gauge("kvwitness_console_readable", "1 while the last reading of the ledger worked", int(readable))
+        looked = self._desk.last_look
+        if looked is not None:
+            words = "How long ago a look at the ledger last came back that saw it"
+            yield _gauge("kvwitness_console_look_age_seconds", words, looked.age_s)
         if shown is not None:
             yield from self._record(shown)
             yield from _incidents(shown.rollup)

@@ -73,9 +73,13 @@ def _looked(asked: Asked) -> tuple[int, int]:
 
 
 def _file(asked: Asked, fmt: str) -> str:
+    query = to_query(replace(asked.view, place=Place.OVERVIEW))
+    if fmt == "bundle":
+        is_one = asked.view.place is Place.INCIDENT
+        return f"/api/incidents/{asked.view.incident}/bundle?{query}" if is_one else f"/api/bundle?{query}"
     if fmt not in FORMATS:
-        raise CommandError(f"there is no format {printable(fmt)}; there are: {', '.join(FORMATS)}")
-    return f"/tables/{MAIN[asked.view.place]}.{fmt}?{to_query(replace(asked.view, place=Place.OVERVIEW))}"
+        raise CommandError(f"there is no format {printable(fmt)}; there are: {', '.join(FORMATS)}, bundle")
+    return f"/tables/{MAIN[asked.view.place]}.{fmt}?{query}"
 
 
 def _saved(views: Path, name: str) -> View:

@@ -20,21 +20,25 @@ from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.overview import overview, stood_of
 from console.core.places import Place
+from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
-from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
+from console.core.run_list import STEP_MARKS, RunList, expectation, located, next_words, outcome, run_words, runs_at
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
+from console.core.standing_words import standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
+from console.core.trouble import trouble_of
 from console.core.view_link import to_query
-from console.web.asked import Asked, PageNotFound, area_asked, pool_name
-from console.web.charts import held_asked, held_name, what_if
+from console.web.asked import Asked, PageNotFound, area_asked
+from console.web.charts import held_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
+from console.web.keys import web_key
 from console.web.lineage_svg import draw
 from console.web.run_forms import RunForms
 from console.web.shortcuts import helped, shortcuts
@@ -90,7 +94,7 @@ class Pages:
         if place is Place.RUNS:
             return self._render(
                 "runs.html", asked, caller, title="Runbook", words_of=run_words,
-                listed=in_order_of(self._runs.listed(asked.now_us), asked.view.sort), marks=STEP_MARKS,
+                listed=in_order_of(self._listed(asked), asked.view.sort), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
                 may_run=caller.visitor is not None and self._gate.may_write(caller.visitor) and self._runs.setting.may_start,
@@ -110,11 +114,12 @@ class Pages:
         return self._render("unreadable.html", asked, caller, title=title, fault=fault, typed=fault.typed)
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
-        seen = overview(known, asked.view, asked.span, caller.entries, asked.now_us)
+        known = asked.counted(Place.OVERVIEW) or known
+        seen = overview(known, asked.looking, caller.entries, asked.clock_us)
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
-            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, held_name=held_name, most=MOST_LATEST,
+            "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, most=MOST_LATEST,
             detectors=self._grid("detectors", asked, MOST_ROWS), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
         )  # fmt: skip
 
@@ -123,7 +128,7 @@ class Pages:
         left = left_of(sheet, asked)
         return self._render(
             "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
-            stood=stood_of(known, left, caller.entries, asked.now_us),
+            stood=stood_of(known, left, caller.entries, asked.moment_us),
             heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None,
         )  # fmt: skip
@@ -146,7 +151,8 @@ class Pages:
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
-            flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS), standing=standing(incident, caller.entries, asked.now_us),
+            flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
+            standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
             link=lambda resp, page=None: asked.link(rid=resp, page=page),
         )  # fmt: skip
 
@@ -157,25 +163,30 @@ class Pages:
         area = area_asked(shown, asked)
         drawn = asked.kept.page_map(area)
         return self._render(
-            "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area),
-            pools=[f"{key[0]}:{key[1]}:{name}" for key, name in shown.pools],
+            "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area.key[0], area.pool, area.key[1]),
+            pools=[pool_name(worker, name, epoch) for (worker, epoch), name in shown.pools],
             grids={name: self._grid(name, asked, MOST_ROWS) for name in ("marks", "allocations")},
         )  # fmt: skip
 
     def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        figure, fault = held_asked(known, asked.view)
         return self._render(
-            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[held_name(f) for f in known.held],
-            tried=what_if(asked.view), held_name=held_name, holders=self._grid("holders", asked, MOST_ROWS),
+            "held.html", asked, caller, title="Held", figure=figure, pool_fault=fault, pools=[f.name for f in known.held],
+            tried=what_if(asked.view), holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
-        grids = {"latency": self._grid("latency", asked, MOST_ROWS)}
-        return self._render("latency.html", asked, caller, title="Latency", figure=known.latency, grids=grids)
+        grids, counted = {"latency": self._grid("latency", asked, MOST_ROWS)}, asked.counted(Place.LATENCY) or known
+        return self._render("latency.html", asked, caller, title="Latency", figure=counted.latency, grids=grids)
 
     def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         listed = event_list(asked)
         rows = grid(listed.sheet, listed.left, asked, len(listed.left.rows))
         return self._render("events.html", asked, caller, title="Events", listed=listed, rows=rows)
+
+    def _listed(self, asked: Asked) -> RunList:
+        listed = self._runs.listed(asked.clock_us)
+        return listed if asked.view.replay is None else runs_at(listed, asked.moment_us)
 
     def _grid(self, name: str, asked: Asked, most: int) -> Grid:
         sheet = sheet_asked(name, asked)
@@ -186,6 +197,7 @@ class Pages:
         return self._environment.get_template(template).render(
             {
                 "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
+                "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
                 "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
@@ -196,7 +208,7 @@ class Pages:
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
                 "own": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", sort=None)),
                 "in_order": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", range=ALL)),
-                "typed": None, "fault": None, **values,
+                "typed": None, "fault": None, "key": web_key, **values,
             }
         )  # fmt: skip
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from console.core.detectors import detectors
 from console.core.filter_language import parse_filter
 from console.core.flows import flows_of
-from console.core.incident_tables import lineage_of, order_of, responses_of
-from console.core.page_map import PageMap
+from console.core.incident_tables import lineage_of, order_of, responses_sheet
+from console.core.page_tables import allocations_sheet, marks_sheet
 from console.core.places import Place
 from console.core.printable import NOTHING, printable, ranges
 from console.core.run_tables import RUN_TABLES
@@ -82,7 +82,7 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     if name == "events" and asked.kept is not None:
         return _events(asked, asked.kept)
     if name in known.sheets:
-        return known.sheets[name]
+        return (asked.counted(PLACES[name]) or known).sheets[name]
     return _of_snapshot(name, asked)
 
 
@@ -105,7 +105,9 @@ def _of_snapshot(name: str, asked: Asked) -> Sheet:
     if name in ("responses", "lineage", "order"):
         return _of_incident(name, asked)
     drawn = asked.kept.page_map(area_asked(snapshot, asked))
-    return _marks(drawn) if name == "marks" else _allocations(drawn)
+    if name == "marks":
+        return marks_sheet(drawn.markers, drawn.markers_left_out)
+    return allocations_sheet(drawn.tenures, drawn.tenures_total - len(drawn.tenures))
 
 
 def _of_incident(name: str, asked: Asked) -> Sheet:
@@ -114,7 +116,7 @@ def _of_incident(name: str, asked: Asked) -> Sheet:
         raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
     desk = asked.desk.open_incident(incident, asked.view.rid).select(page=asked.view.page)
     if name == "responses":
-        return responses_of(desk.readings)
+        return replace(responses_sheet(incident, desk.readings), name="responses", begins=None)
     lineage = desk.lineage()
     return lineage_of(lineage) if name == "lineage" else order_of(desk.story(lineage))
 
@@ -134,31 +136,6 @@ def _events(asked: Asked, kept: Kept) -> Sheet:
     wanted = parse_filter(asked.view.filter)
     found = kept.events.before(None, wanted, asked.span, asked.now_us, MOST_EVENTS)
     return Sheet("events", found.rows, begins="t", left_out=found.total - len(found.rows))
-
-
-def _marks(drawn: PageMap) -> Sheet:
-    marks = drawn.markers
-    columns: dict[str, Any] = {
-        "t": pa.array([m.t_us for m in marks], pa.timestamp("us", tz="UTC")), "what": [m.kind for m in marks],
-        "page": [m.page for m in marks], "rid": pa.array([m.rid for m in marks], pa.string()),
-        "donor_rid": pa.array([m.donor for m in marks], pa.string()), "incident": pa.array([m.incident for m in marks], pa.string()),
-        "says": [m.words for m in marks],
-    }  # fmt: skip
-    return Sheet("marks", pa.table(columns), begins="t", left_out=drawn.markers_left_out)
-
-
-def _allocations(drawn: PageMap) -> Sheet:
-    found, times = drawn.tenures, pa.timestamp("us", tz="UTC")
-    columns: dict[str, Any] = {
-        "pages": pa.array([list(t.pages) for t in found], pa.list_(pa.int64())),
-        "rid": pa.array([t.rid for t in found], pa.string()),
-        "tenant": pa.array([t.tenant for t in found], pa.string()),
-        "since": pa.array([t.start_us for t in found], times),
-        "until": pa.array([t.end_us for t in found], times),
-        "ended_by": pa.array([t.cause for t in found], pa.string()),
-    }
-    left_out = drawn.tenures_total - len(found)
-    return Sheet("allocations", pa.table(columns), begins="since", ends="until", left_out=left_out)
 
 
 def left_of(sheet: Sheet, asked: Asked) -> Shown:

@@ -68,7 +68,7 @@ def app_of(
     """A console over a ledger, on the Incidents screen unless `view` says otherwise."""
 
     def source(ledger: Path) -> LedgerSource:
-        return LedgerSource(ledger, now_us=lambda: now_us, engine="replay", store=store)
+        return LedgerSource(ledger, now_us=lambda: now_us, steady_s=lambda: 0.0, engine="replay", store=store)
 
     return ConsoleApp(
         source(path), view or View(place=Place.INCIDENTS), around=around(kept, environment), theme=theme,

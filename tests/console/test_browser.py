@@ -1,10 +1,10 @@
 """The web console in a real browser: served by the real command, no word to any other host, news in place."""
 
+import itertools
 import re
 import signal
 import socket
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -310,7 +310,7 @@ def test_a_page_without_a_stream_says_so_asks_by_itself_and_takes_the_stream_aga
     live_scene.flush()
     page.get_by_text("3 contaminated").wait_for()
     assert page.locator("#lost").is_visible()
-    gaps = [later - before for before, later in pairwise(tried)]
+    gaps = [later - before for before, later in itertools.pairwise(tried)]
     assert len(gaps) >= 2
     assert gaps[-1] > 1.5 * gaps[0]
     page.unroute("**/api/stream*")

@@ -8,9 +8,11 @@ from console.core.filter_completion import completions
 from console.core.looking import fields_of, left_of, looking
 from console.core.time_moves import extent, pointed, stepped, zoomed
 from console.core.time_range import ALL, Span, TimeRange
-from console.core.view import View
+from console.core.view import Cue, View
 from console.core.what_if import WhatIfError, what_if_of, what_if_words, with_what_if_of
 from console.tui.charts import blocks, braille, course, layered, placed, resampled
+from console.tui.lines import view_line
+from console.tui.palette import palette_of
 
 NOW = 1_790_000_060_000_000
 
@@ -70,7 +72,7 @@ def test_a_view_that_cannot_be_used_hides_nothing_and_says_why(finished):
     at = looking(known, wrong, NOW)
     assert "range: there is no incident I-ffffffff" in at.fault
     assert "filter: severity>= needs one of" in at.fault
-    assert len(left_of(known, "incidents", at, NOW).rows) == 2
+    assert len(left_of(known, "incidents", at).rows) == 2
     assert looking(known, View(filter="cause:M3"), NOW).fault == ""
     assert {"severity", "rid", "bucket_tokens"} <= fields_of(known)
 
@@ -96,3 +98,25 @@ def test_what_is_tried_out_is_read_kept_and_taken_back():
 def test_what_cannot_be_tried_out_is_refused(text):
     with pytest.raises(WhatIfError):
         with_what_if_of(View(), text)
+
+
+def test_now_is_the_walls_while_somebody_writes_and_the_end_of_what_nobody_writes(finished):
+    known, day = finished.rollup, 86_400_000_000
+    view = View(range=TimeRange("-1s"))
+    at = looking(known, view, NOW + day)
+    assert at.now_us == known.data_us + 1
+    assert at.span == Span(known.data_us + 1 - 1_000_000, None)
+    assert len(left_of(known, "events", at).rows) > 0
+    assert at.now_words == "now = 14:13:21Z, the record's end"
+    assert "-1s (now = 14:13:21Z, the record's end)" in view_line(at, "", 80, palette_of("dark")).plain
+    assert looking(known, View(), NOW + day).now_words == ""
+
+    written = known.extended(known.head | {"writing": True}, known.tables)
+    assert looking(written, view, NOW + day).span == Span(NOW + day - 1_000_000, None)
+    assert looking(written, view, NOW + day).now_words == ""
+
+    past = replace(view, cursor_us=known.first_us + 100_000).on(Cue.PLAY)
+    for each in (known, written):
+        at = looking(each, past, NOW + day)
+        assert at.now_us == known.first_us + 100_001
+        assert at.now_words == "now = 14:13:20Z, the moment replayed"

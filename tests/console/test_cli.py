@@ -66,13 +66,15 @@ def test_without_a_terminal_it_says_what_to_use_instead(here):
     assert "--plain" in done.output
 
 
-def test_plain_words(here, text_snapshot):
+def test_plain_words(here, text_snapshot, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     done = CliRunner().invoke(cli, ["--ledger", str(here), "--plain"])
     assert done.exit_code == 0
     assert done.output == text_snapshot
 
 
-def test_plain_words_of_an_incident(here, finished, text_snapshot):
+def test_plain_words_of_an_incident(here, finished, text_snapshot, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     incident = next(i for i in finished.incidents if i.cause == "M3")
     done = CliRunner().invoke(cli, ["--ledger", str(here), "--plain", "--incident", incident.id])
     assert done.exit_code == 0

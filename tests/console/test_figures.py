@@ -5,7 +5,7 @@ import pytest
 
 from console.core.bins import MAX_BINS, bin_means, bin_seconds
 from console.core.detectors import detector_rows, detectors
-from console.core.held_capacity import Rates, WhatIf, forecast, held_figure, held_series, hold_rates, with_what_if
+from console.core.held_capacity import Rates, WhatIf, forecast, held_figure, held_series, hold_rates
 from console.core.latency import latency_figure
 
 SECOND = 1_000_000
@@ -37,8 +37,16 @@ def test_gauges_are_averaged_by_stretch_and_the_least_free_is_kept():
     rows = gauges((0, 10, 0, 2, 90), (4 * SECOND, 20, 4, 0, 70), (12 * SECOND, 60, 0, 0, 40))
     binned = bin_means(rows, 0, 10 * SECOND, means=("held", "quarantined"), least=("free",)).to_pylist()
     assert binned == [
-        {"worker": "d", "pool": "kv", "t": 0, "held": 15.0, "quarantined": 2.0, "free": 70},
-        {"worker": "d", "pool": "kv", "t": 10 * SECOND, "held": 60.0, "quarantined": 0.0, "free": 40},
+        {"worker": "d", "pool": "kv", "t": 0, "bin_us": 10 * SECOND, "held": 15.0, "quarantined": 2.0, "free": 70},
+        {
+            "worker": "d",
+            "pool": "kv",
+            "t": 10 * SECOND,
+            "bin_us": 10 * SECOND,
+            "held": 60.0,
+            "quarantined": 0.0,
+            "free": 40,
+        },
     ]
 
 
@@ -83,7 +91,7 @@ def test_what_if_changes_the_rates_and_nothing_that_was_measured():
     figure = held_figure(series, Rates(2.0, 1.0, 600.0, 10.0), (), 128, SECOND)
     assert (figure.share, figure.forecast.room, figure.bin_us) == (40 / 128, 100, SECOND)
     assert figure.formula == "2/s × 600 s × 10 pages = 12,000"
-    tried = with_what_if(figure, WhatIf(rate_factor=0.5, hold_s=1.0), SECOND)
+    tried = held_figure(series, Rates(2.0, 1.0, 600.0, 10.0), (), 128, SECOND, WhatIf(rate_factor=0.5, hold_s=1.0))
     assert tried.formula == "1/s × 1 s × 10 pages = 10"
     assert (tried.stacked, tried.free, tried.forecast.room) == (figure.stacked, figure.free, 100)
     assert tried.forecast.never_fills

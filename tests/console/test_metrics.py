@@ -15,6 +15,7 @@ from scripted_ledger import ACME, BRIO, CYAN
 import console.core.source as source_module
 from console.core.desk import Desk
 from console.core.held_capacity import Forecast, HeldFigure, Rates
+from console.core.looks import LastLook
 from console.core.source import Failure, LedgerSource
 from console.notify.notice import word_of
 from console.notify.outbox import Count
@@ -140,7 +141,8 @@ async def test_a_ledger_that_cannot_be_judged_is_not_readable(finished_ledger, t
 def exposed(finished) -> set[str]:
     """Names of all metrics that there can be."""
     registry = CollectorRegistry()
-    registry.register(RecordCollector(held_desk(finished), NOW, Told()))
+    desk = replace(held_desk(finished), last_look=LastLook(0.0, False))
+    registry.register(RecordCollector(desk, NOW, Told()))
     return {metric.name for metric in registry.collect()}
 
 

@@ -10,6 +10,7 @@ import pytest
 from scripted_ledger import ACME, BRIO
 
 from console.core.export import ExportError, envelope, export
+from console.core.looking import looking
 from console.core.marks import Severity
 from console.core.overview import overview
 from console.core.places import Place
@@ -27,19 +28,20 @@ KEY = CaseKey(b"a key of sixteen bytes and more")
 
 def test_the_overview_shows_what_is_open_and_counts_it(finished):
     rollup = finished.rollup
-    whole = overview(rollup, View(), EVERYTHING, (), NOW)
+    whole = overview(rollup, looking(rollup, View(), NOW), (), NOW)
     assert [stood.incident for stood in whole.incidents] == list(rollup.incidents)
     assert whole.by_severity[Severity.P1] == 2
     assert len(whole.events.rows) == 50
     first = rollup.incidents[0]
     acked = Entry(first.id, Act.ACK, "kl", NOW, seen_us=first.last_seen_us)
-    left = overview(rollup, View(), EVERYTHING, (acked,), NOW)
+    left = overview(rollup, looking(rollup, View(), NOW), (acked,), NOW)
     assert [stood.incident for stood in left.incidents] == list(rollup.incidents[1:])
     assert all(stood.standing.state is State.OPEN for stood in left.incidents)
 
 
 def test_one_filter_holds_for_every_panel(finished):
-    seen = overview(finished.rollup, View(filter="cause:M3 worker:decode-0"), EVERYTHING, (), NOW)
+    view = View(filter="cause:M3 worker:decode-0")
+    seen = overview(finished.rollup, looking(finished.rollup, view, NOW), (), NOW)
     assert [stood.incident.cause for stood in seen.incidents] == ["M3"]
     assert seen.left.words == "1 of 2, 1 hidden, here without worker:decode-0"
     assert set(seen.events.rows["worker"].to_pylist()) == {"decode-0"}

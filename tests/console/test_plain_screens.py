@@ -36,7 +36,7 @@ def plain(ledger: Path, *arguments: str) -> list[str]:
         (Place.INCIDENTS, "incident I-9d63cb7e, severity P1, M1 short handoff"),
         (Place.HELD, "holders: 0 of 0"),
         (Place.LATENCY, "lengths: 2 of 2"),
-        (Place.PAGES, "pool decode-0 epoch 1 kv: "),
+        (Place.PAGES, "pool decode-0 epoch 1 kv, marks: "),
         (Place.EVENTS, "events: 50 of "),
     ],
 )
@@ -86,3 +86,38 @@ def test_runs_with_what_they_wait_for(tmp_path, run_state):
     assert plain(STORM, "--view", "/runs", "--state-dir", str(tmp_path / "none"))[-1] == "no audit log yet"
     (run_state / "runs.sqlite").write_bytes(b"no database at all" * 60)
     assert plain(STORM, "--view", "/runs", "--state-dir", str(run_state))[0].startswith("the runs cannot be read: ")
+
+
+def test_incidents_obey_range_filter_and_sort(finished_ledger):
+    def ids(view: str) -> list[str]:
+        return [line.split()[1] for line in plain(finished_ledger, "--view", view) if line.startswith("incident I-")]
+
+    everything = ids("/incidents")
+    assert len(everything) == 2
+    assert len(ids("/incidents?q=cause:M3")) == 1
+    assert "incidents: 1 of 2, 1 hidden" in plain(finished_ledger, "--view", "/incidents?q=cause:M3")
+    by_time = ids("/incidents?sort=first")
+    assert ids("/incidents?sort=-first") == by_time[::-1]
+    assert ids("/incidents?from=2026-09-21T14:13:20Z&to=2026-09-21T14:13:20.5Z") == by_time[:1]
+    lines = plain(finished_ledger, "--view", "/incidents?q=cause:M3%20severity%3E%3D9")
+    assert lines[0].startswith("left out: filter: severity>= needs one of")
+    assert "incidents: 2 of 2" in lines
+
+
+def test_pages_obey_pool_range_filter_and_sort(finished_ledger):
+    def marks(view: str) -> list[str]:
+        return [line for line in plain(finished_ledger, "--view", view) if ", page " in line]
+
+    everything = marks("/pages?pool=decode-0:1:kv")
+    assert any(line.startswith("late write") for line in everything)
+    kinds = marks('/pages?q=what:"foreign read"')
+    assert kinds
+    assert all(line.startswith("foreign read") for line in kinds)
+    pages = [int(line.split(", page ")[1].split(",")[0]) for line in marks("/pages?pool=decode-0:1:kv&sort=-page")]
+    assert pages == sorted(pages, reverse=True)
+    few = marks("/pages?pool=decode-0:1:kv&to=2026-09-21T14:13:20.5Z")
+    assert 0 < len(few) < len(everything)
+    assert marks(f"/pages?pool=decode-0:1:kv&rows={pages[0]}-{pages[0]}")
+    lines = plain(finished_ledger, "--view", "/pages?pool=decode-9:kv")
+    assert lines[0].startswith("left out: There is no pool decode-9:kv in this ledger. It has: ")
+    assert sum(line.startswith("pool ") for line in lines) >= 2

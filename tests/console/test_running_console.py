@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,11 @@ class Clock:
     """A clock that a test moves, us UTC."""
 
     def __init__(self, now_us: int) -> None:
-        self.now_us = now_us
+        self.now_us, self.steady_s = now_us, 100.0
 
 
 def app_on(path: Path, clock: Clock, kept: Path, place: Place = Place.OVERVIEW) -> ConsoleApp:
-    source = LedgerSource(path, now_us=lambda: clock.now_us, engine="replay")
+    source = LedgerSource(path, now_us=lambda: clock.now_us, steady_s=lambda: clock.steady_s, engine="replay")
     return ConsoleApp(source, View(place=place), around=around(kept))
 
 
@@ -48,6 +49,29 @@ async def test_a_ledger_that_goes_away_and_comes_back(place, live_scene, tmp_pat
         (tmp_path / "elsewhere").rename(live_scene.directory)
         await until(pilot, lambda: app.desk.failure is None, "the ledger is back")
         assert "STALE" not in screen_lines(app)[0]
+
+
+async def test_a_ledger_that_hangs_is_stale_and_says_since_when(live_scene, tmp_path, monkeypatch):
+    clock, freed = Clock(live_scene.now), threading.Event()
+    app = app_on(live_scene.directory, clock, tmp_path / "kept")
+
+    def hang(*_: object) -> None:
+        freed.wait(60)
+        raise OSError("let go")
+
+    async with app.run_test(size=(100, 24)) as pilot:
+        await opened(pilot, app)
+        with monkeypatch.context() as patch:
+            patch.setattr(app.source, "fingerprint", hang)
+            patch.setattr(app.source._follower, "look", hang)
+            groups = {"reading", "edge"}
+            await until(pilot, lambda: {w.group for w in app.workers if not w.is_finished} >= groups, "looks that hang")
+            clock.steady_s += 42
+            await until(pilot, lambda: "STALE −42 s" in screen_lines(app)[0], "the age")
+            assert screen_lines(app)[2].startswith(" ! no look at the ledger has come back for 42 s; see whether")
+            freed.set()
+            await until(pilot, lambda: app.desk.failure is not None, "the failure")
+        await until(pilot, lambda: "LIVE" in screen_lines(app)[0], "the ledger answers")
 
 
 async def test_an_incident_that_is_open_says_so_too(live_scene, tmp_path):

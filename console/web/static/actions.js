@@ -110,11 +110,14 @@ function perform(action, argument = "") {
 // A key does what the table says, unless somebody is typing.
 const KEY_OF_ROW = { ArrowDown: "j", ArrowUp: "k" };
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, select, textarea, dialog");
+  const dialog = event.target.closest("dialog"); // one that was closed may still have the focus
+  const typing = dialog ? dialog.open : event.target.closest("input, select, textarea");
   const key = event.ctrlKey || event.metaKey ? `ctrl+${event.key.toLowerCase()}` : (selected() && KEY_OF_ROW[event.key]) || event.key;
   if (event.altKey || (typing && key !== "ctrl+k")) return;
   if (key === " " && event.target.closest("a, button, summary, .scroll")) return;
   if (key === "Enter" && !event.target.matches("tr")) return; // a link or a button opens by itself
+  const carries = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (carries) { event.preventDefault(); carries.click(); return; }
   const action = ACTIONS.find((one) => one.here && one.keys.includes(key));
   if (!action || key === "ctrl+p") return; // what a browser prints with
   event.preventDefault();

@@ -1,0 +1,156 @@
+"""What people said of incidents, where others read it: in words, in the terminal, in plain lines, and in a replay as of then."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from click.testing import CliRunner
+from pilots import NOW_US, app_of, opened, until
+from test_as_it_was import stand
+from text_snapshot import screen_text
+
+from console.cli import cli
+from console.core.places import Place
+from console.core.run_list import library, run_list, runs_at
+from console.core.standing_words import few_facts, standing_short, standing_words
+from console.core.triage import State, TriageBook, standing
+from console.core.view import View
+from console.tui.incident_screen import IncidentScreen
+from runbooks.states import RunState, StepState
+
+HOUR = 3_600_000_000
+T0 = 1_790_000_000_000_000
+
+
+class Clock:
+    us = T0
+
+    def __call__(self) -> int:
+        return self.us
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def book(tmp_path, finished_ledger, clock) -> TriageBook:
+    return TriageBook(tmp_path / "state", finished_ledger, who="kl", now_us=clock)
+
+
+def test_how_it_stands_is_said_with_who_when_and_until_when(finished, book, clock):
+    incident = replace(finished.incidents[0], growing=True)
+
+    def words(of=incident) -> str:
+        return standing_words(standing(of, book.entries(), clock.us), clock.us)
+
+    assert words() == "open"
+    book.ack(incident, "looking")
+    assert words() == "acknowledged by kl at 2026-09-21 14:13:20.000Z: looking"
+    assert words(replace(incident, responses=99)).startswith("open again: it grew or got graver after it was ack")
+    clock.us += HOUR
+    book.silence(incident, 2 * HOUR, "known")
+    clock.us += HOUR // 2
+    assert words() == (
+        "silent until 2026-09-21 17:13:20.000Z, 1h 30m left, by kl at 2026-09-21 15:13:20.000Z: known"
+    )  # fmt: skip
+    assert standing_short(standing(incident, book.entries(), clock.us), clock.us) == "kl 1h 30m left"
+    assert words(replace(incident, growing=False)).startswith("open: a silence has ended with the incident, by kl")
+    clock.us += 2 * HOUR
+    assert words().startswith("open again since 2026-09-21 17:13:20.000Z: the time of a silence is over, by kl")
+    book.unsilence(incident, "seen\x1b[2J")
+    assert "\x1b" not in words()
+
+
+def test_what_was_said_later_is_not_known_at_an_earlier_moment(finished, book, clock):
+    incident = replace(finished.incidents[0], growing=True)
+    clock.us += HOUR
+    book.silence(incident, HOUR)
+    book.note(incident, "first")
+    clock.us += 2 * HOUR
+    book.ack(incident)
+    book.note(incident, "second")
+
+    def at(t_us: int):
+        stands = standing(incident, book.entries(), t_us)
+        return stands.state, [note.words for note in stands.notes]
+
+    assert at(T0) == (State.OPEN, [])
+    assert at(T0 + HOUR) == (State.SILENCED, ["first"])
+    assert at(T0 + 2 * HOUR) == (State.BACK, ["first"])
+    assert at(T0 + 3 * HOUR) == (State.ACKED, ["first", "second"])
+    last = few_facts(standing(incident, book.entries(), clock.us), clock.us)[-1].words
+    assert last.endswith("kl: second (and 1 earlier note)")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["80x24", "160x48"])
+async def test_notes_are_read_on_the_incident_screen_and_the_list_says_who(size, here, tmp_path, finished):
+    incident = finished.incidents[0]
+    app = app_of(here, tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot, app)
+        app.do_note("alert KvForeignReads firing: two tenants")
+        await pilot.press("a")
+        await pilot.pause()
+        assert "ack" in screen_text(app)
+        assert "acknowledged by kl at" in screen_text(app)
+        assert size[0] < 100 or "SAID BY" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, IncidentScreen) and app.screen.is_attached, "the incident")
+        await until(pilot, lambda: "NOTES" in screen_text(app), "the notes")
+        text = screen_text(app)
+        assert "acknowledged by kl at 2026-09-21 14:14:20" in text
+        assert "kl: alert KvForeignReads firing: two tenants" in text
+        await pilot.press("right_curly_bracket")
+        await until(pilot, lambda: app.desk.incident.id != incident.id, "the other incident")
+        await pilot.pause()
+        assert "NOTES" not in screen_text(app)
+
+
+async def test_a_replay_shows_what_was_said_by_then(here, tmp_path, finished):
+    app = app_of(here, tmp_path, view=View(place=Place.OVERVIEW))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await opened(pilot, app)
+        for incident in app.known.incidents:
+            app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident.id))
+            app.do_ack()
+        assert "none open" in screen_text(app)
+        assert finished.data_us < NOW_US
+        stand(app, finished.data_us)
+        await pilot.pause()
+        assert "none open" not in screen_text(app)
+        assert "P1 2" in screen_text(app)
+        await pilot.press("F")
+        await pilot.pause()
+        assert "none open" in screen_text(app)
+
+
+def test_plain_lines_hold_how_it_stands_and_every_note(here, tmp_path, monkeypatch, finished, clock):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    book = TriageBook(tmp_path / "kvwitness", here, who="mo", now_us=clock)
+    incident = finished.incidents[0]
+    book.ack(incident, "mine")
+    book.note(incident, "one")
+    book.note(incident, "two")
+    for view in ("/incidents", f"/incidents/{incident.id}"):
+        done = CliRunner().invoke(cli, ["--ledger", str(here), "--engine", "replay", "--plain", "--view", view])
+        lines = done.stdout.splitlines()
+        assert "standing: acknowledged by mo at 2026-09-21 14:13:20.000Z: mine" in lines
+        assert [line for line in lines if line.startswith("note: ")] == [
+            f"note: 2026-09-21 14:13:20.000Z mo: {words}" for words in ("two", "one")
+        ]
+    past = "/incidents?at=2026-09-21T14:13:19Z&mode=replay"
+    done = CliRunner().invoke(cli, ["--ledger", str(here), "--engine", "replay", "--plain", "--view", past])
+    assert "acknowledged" not in done.stdout
+
+
+def test_runs_are_as_far_as_they_had_come(run_state):
+    listed = run_list(run_state, library(date(2026, 9, 21)))
+    for run in listed.runs:
+        assert run.run_id not in [r.run_id for r in runs_at(listed, run.started_us - 1).runs]
+        assert runs_at(listed, run.changed_us).run(run.run_id) == run
+        then = runs_at(listed, run.started_us).run(run.run_id)
+        late = [step for step in then.steps if step.changed_us > run.started_us]
+        assert {(step.state, *step.findings) for step in late} <= {(StepState.PLANNED,)}
+        assert run.changed_us == run.started_us or (then.state, then.conclusion) == (RunState.RUNNING, None)

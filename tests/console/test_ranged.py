@@ -1,0 +1,121 @@
+"""A range on Held, Latency and Overview: counted anew from the rows of the stretch, the same in both skins."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pilots import app_of, opened, until
+from text_snapshot import screen_text
+
+from console.core.looking import looking
+from console.core.places import Place
+from console.core.plain_screens import plain_screen
+from console.core.ranged import in_range, stretch
+from console.core.snapshot import Snapshot
+from console.core.source import LedgerSource
+from console.core.time_range import Span, parse_range
+from console.core.view import View
+
+STORM = Path(__file__).parents[2] / "sample_logs" / "abort-storm" / "ledger"
+SECOND = 1_000_000
+RANGE = "2026-09-14T09:00:30Z..2026-09-14T09:00:50Z"
+
+
+@pytest.fixture(scope="module")
+def storm() -> Snapshot:
+    reading = LedgerSource(STORM, now_us=lambda: 1_790_000_000_000_000, engine="replay").read()
+    assert isinstance(reading, Snapshot)
+    return reading
+
+
+def at(place, text=RANGE, **options):
+    return View(place=place, **options).with_range(parse_range(text))
+
+
+def micros(row):
+    return pa.scalar(row["t"], pa.timestamp("us", tz="UTC")).value
+
+
+def counted(storm, view):
+    known, now = storm.rollup, storm.data_us
+    return in_range(view.place, known, storm, looking(known, view, now))
+
+
+def test_what_is_held_in_a_range_is_what_its_gauges_say(storm):
+    gauges = [g | {"t": micros(g)} for g in storm.ledger.tables["gauges"].to_pylist()]
+    view = at(Place.HELD)
+    begin, end, bin_us = stretch(storm.rollup, looking(storm.rollup, view, storm.data_us).span)
+    assert bin_us == SECOND
+    for figure in counted(storm, view).held:
+        mine = [g for g in gauges if (g["worker"], g["pool"]) == (figure.worker, figure.pool)]
+        held = {g["t"] - (g["t"] - begin) % SECOND: g["held"] for g in mine if begin <= g["t"] < end}
+        assert len(held) == 20  # one gauge a second
+        assert dict(zip(figure.starts_us, figure.stacked["held"], strict=True)) == held
+
+
+def test_a_forecast_and_the_share_stay_those_of_the_records_end(storm):
+    whole, part = storm.rollup.held, counted(storm, at(Place.HELD)).held
+    assert [(f.held, f.share, f.forecast, f.ends_us) for f in whole] == [
+        (f.held, f.share, f.forecast, f.ends_us) for f in part
+    ]
+    assert [f.reaches_end for f in whole] == [True, True]
+    assert [f.reaches_end for f in part] == [False, False]
+    tail = counted(storm, at(Place.HELD, "2026-09-14T09:02:00Z..2026-09-14T09:02:30Z")).held
+    assert [f.reaches_end for f in tail] == [True, True]
+
+
+def test_a_range_without_a_gauge_has_its_pools_still(storm):
+    quiet = counted(storm, at(Place.HELD, "2026-09-14T09:00:30.2Z..2026-09-14T09:00:30.4Z")).held
+    assert [(f.worker, f.pool) for f in quiet] == [(f.worker, f.pool) for f in storm.rollup.held]
+
+
+def test_prefill_times_of_a_range_are_those_of_its_requests(storm):
+    view = at(Place.LATENCY)
+    span = Span(*stretch(storm.rollup, looking(storm.rollup, view, storm.data_us).span)[:2])
+    requests = storm.ledger.tables["requests"].to_pylist()
+    prefill = {(r["worker"], r["epoch"], r["req"]): micros(r) for r in requests
+               if r["op"] == "receive" and r["worker"].startswith("prefill")}  # fmt: skip
+    timed = {(r["worker"], r["epoch"], r["req"]) for r in requests if r["op"] == "first_token"}
+    inside = sum(key in timed and span.covers(t) for key, t in prefill.items())
+    lengths = counted(storm, view).latency.lengths
+    assert sum(length.requests for length in lengths) == inside > 0
+    assert inside < sum(length.requests for length in storm.rollup.latency.lengths)
+    assert all(span.covers(t) for length in lengths for t in length.starts_us)
+
+
+def test_a_range_is_counted_once(storm):
+    first, again = counted(storm, at(Place.LATENCY)), counted(storm, at(Place.LATENCY))
+    assert first.tables["prefill-times"] is again.tables["prefill-times"]
+
+
+def test_a_range_that_moves_with_the_time_is_not_counted_each_second(storm):
+    known = storm.rollup
+    long = [stretch(known, Span(known.first_us + 1000 + n * SECOND, None)) for n in range(10)]
+    assert len(set(long)) <= 2
+
+
+def test_events_of_an_early_range_are_found(storm):
+    early = "2026-09-14T09:00:00Z..2026-09-14T09:00:03Z"
+    rows = counted(storm, at(Place.OVERVIEW, early)).tables["events"]
+    t = pc.cast(rows["t"], pa.int64())
+    assert len(rows) == 50
+    assert (
+        pc.max(t).as_py()
+        < storm.rollup.first_us + 3 * SECOND
+        < pc.min(pc.cast(storm.rollup.tables["events"]["t"], pa.int64())).as_py()
+    )
+    known, now = storm.rollup, storm.data_us
+    lines = list(plain_screen(storm, looking(known, at(Place.EVENTS, early), now), (), now))
+    assert len(lines) == 51
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"), [(Place.HELD, "09:00:30Z..09:00:50Z"), (Place.LATENCY, "09:00:30Z..09:00:50Z")]
+)
+async def test_the_terminal_draws_the_range_and_says_so(place, shown, tmp_path):
+    app = app_of(STORM, tmp_path, view=at(place))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, app)
+        await until(pilot, lambda: shown in screen_text(app), "the range")
+        assert "of the whole record" not in screen_text(app)
