@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE, EXIT_BROKEN = 64, 3
 ENGINES = ("auto", "both", "replay", "duckdb")
-THEMES = ("dark", "light", "contrast", "ansi", "plain")
+THEMES = ("dark", "light", "contrast", "ansi", "ansi-light", "plain")
 
 
 class Usage(click.ClickException):

@@ -32,6 +32,14 @@ class PageNotFound(Exception):
     """There is no such incident, pool or stretch; the message says what there is."""
 
 
+class OutsideRecord(PageNotFound):
+    """A pool has no rows in the range; `whole` is where it has."""
+
+    def __init__(self, whole: Area) -> None:
+        super().__init__("Nothing of this pool is recorded in that range of time and pages.")
+        self.whole = whole
+
+
 @dataclass(frozen=True)
 class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
@@ -137,7 +145,7 @@ def area_asked(shown: Snapshot, asked: Asked) -> Area:
     start, end = max(area.start_us, start), min(area.end_us, end)
     first, last = max(area.first_page, first or 0), area.last_page if last is None else min(area.last_page, last)
     if start >= end or first > last:
-        raise PageNotFound("Nothing of this pool is recorded in that range of time and pages.")
+        raise OutsideRecord(whole_area(shown, area.key, area.pool))
     return Area(area.key, area.pool, start, end, first, last)
 
 

@@ -33,7 +33,7 @@ from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
-from console.web.asked import Asked, PageNotFound, area_asked
+from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
 from console.web.charts import held_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
@@ -160,7 +160,14 @@ class Pages:
         if asked.kept is None or not asked.kept.snapshot.pools:
             return self._render("waiting.html", asked, caller, title="Pages")
         shown = asked.kept.snapshot
-        area = area_asked(shown, asked)
+        try:
+            area = area_asked(shown, asked)
+        except OutsideRecord as error:
+            whole = error.whole
+            return self._render(
+                "outside.html", asked, caller, title="Pages", words=str(error), there=whole,
+                pool_name=pool_name(whole.key[0], whole.pool, whole.key[1]),
+            )  # fmt: skip
         drawn = asked.kept.page_map(area)
         return self._render(
             "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area.key[0], area.pool, area.key[1]),

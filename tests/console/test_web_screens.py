@@ -340,6 +340,7 @@ async def test_a_ledger_that_is_removed_leaves_the_last_picture_and_comes_back(t
         removed = await later(client, "STALE")
         assert "The last reading failed; what follows is older" in removed
         assert "Incidents over time" in removed
+        assert 'class="status older"' in removed
         assert (await client.get("/api/charts/swimlanes")).status_code == 200
         (tmp_path / "gone").rename(scene.directory)
         assert "STALE" not in await later(client, "LIVE")
@@ -440,3 +441,13 @@ async def test_runbooks_are_listed_and_nothing_is_made_for_it(client, tmp_path):
         assert "RB-01" in text
         assert "None was made by this user yet" in text
     assert not (tmp_path / "runbooks").exists()
+
+
+async def test_a_range_without_rows_of_a_pool_is_kept_and_it_is_said_where_there_are_some(client):
+    async with client:
+        answer = await client.get("/pages?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&q=cause:M3")
+        assert answer.status_code == 200
+        assert "Nothing of this pool in that range" in answer.text
+        assert "2026-09-21 14:13:20" in answer.text.partition("This pool has rows from")[2][:200]
+        assert 'name="range" value="2026-01-01T00:00:00Z..2026-01-02T00:00:00Z"' in answer.text
+        assert "/held?from=2026-01-01T00:00:00Z&amp;to=2026-01-02T00:00:00Z&amp;q=cause:M3" in answer.text
