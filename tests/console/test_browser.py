@@ -444,3 +444,32 @@ def test_a_theme_is_kept_in_the_browser_and_colours_of_the_users_own_are_honoure
     painted = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
     assert page.evaluate(painted, "--contaminated") == "CanvasText"
     watched.check(console.url)
+
+
+def test_saved_views_are_listed_and_a_view_is_shared_with_its_times_and_a_title(
+    finished_ledger, served, watch, tmp_path
+):
+    from axe_playwright_python.sync_playwright import Axe
+
+    views = tmp_path / "CONFIG" / "kvwitness" / "views.toml"
+    views.parent.mkdir(parents=True)
+    views.write_text('[views]\n"on-call" = "/incidents?q=cause:M3"\n')
+    console, watched = served(finished_ledger), watch(bypass_csp=True)
+    page = watched.page
+    page.goto(f"{console.url}held?token={console.token}")
+    page.get_by_role("button", name="Views", exact=True).click()
+    page.locator("#found button", has_text="saved view on-call").click()
+    page.wait_for_url("**/incidents?q=cause:M3")
+    ready(page)
+    assert page.locator(".modebar-btn").count() > 0
+    assert page.locator(".modebar-btn[aria-label*='Share']").count() == 0  # none to another host
+    page.get_by_role("button", name="Share", exact=True).click()
+    page.get_by_label("Title").fill("Late writes of Monday")
+    link = page.get_by_label("Link").input_value()
+    assert link.startswith(f"{console.url}incidents?to=2026-09-21T14:13:21.37")
+    assert "q=cause:M3" in link
+    assert Axe().run(page).response["violations"] == []
+    page.goto(link)
+    assert page.title() == "Late writes of Monday · KV Witness"
+    page.locator(".mode", has_text="FIXED RANGE").wait_for()
+    watched.check(console.url)

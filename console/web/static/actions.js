@@ -71,11 +71,40 @@ async function kept(act, text) {
   say(`${decodeURIComponent(incident)}: kept`);
 }
 
-async function copy(action) {
-  const address = action === "share" ? await addressOf({ action }) : location.pathname + location.search;
-  await navigator.clipboard.writeText(new URL(address, location.href).href);
+async function copy() {
+  await navigator.clipboard.writeText(location.href);
   say("the address is copied");
 }
+
+// The link for somebody else: host, times written out, and a title if it is given one.
+const sharing = document.getElementById("share");
+const shareTitle = document.getElementById("share-title");
+const shareLink = document.getElementById("share-link");
+let shared = null;
+function showLink() {
+  const address = new URL(shared);
+  if (shareTitle.value.trim()) address.searchParams.set("title", shareTitle.value.trim());
+  else address.searchParams.delete("title");
+  shareLink.value = address.href.replaceAll("%3A", ":");
+}
+async function share() {
+  shared = new URL(await addressOf({ action: "share" }), location.href).href;
+  palette.close();
+  document.getElementById("share-said").textContent = "";
+  shareTitle.value = new URL(shared).searchParams.get("title") ?? "";
+  showLink();
+  sharing.showModal();
+  shareTitle.focus();
+}
+shareTitle.addEventListener("input", showLink);
+document.getElementById("share-copy").addEventListener("click", async () => {
+  const said = document.getElementById("share-said");
+  shareLink.select();
+  try {
+    await navigator.clipboard.writeText(shareLink.value);
+    said.textContent = "The link is copied.";
+  } catch { said.textContent = "The browser lets nothing be copied here; the link is selected."; }
+});
 
 const IN_PAGE = {
   open: () => selected()?.querySelector("a")?.click(),
@@ -86,8 +115,8 @@ const IN_PAGE = {
   ack: (text) => kept("ack", text),
   silence: (text) => kept("silence", text),
   note: (text) => kept("note", text),
-  copy: () => copy("copy").catch((error) => say(error.message)),
-  share: () => copy("share").catch((error) => say(error.message)),
+  copy: () => copy().catch((error) => say(error.message)),
+  share: () => share().catch((error) => say(error.message)),
   theme: (name) => {
     if (name && ![...THEMES, "system"].includes(name)) { say(`there is no theme ${name}; there are: ${THEMES.join(", ")}, system`); return; }
     chooseTheme(name || THEMES[(THEMES.indexOf(themeNow()) + 1) % THEMES.length]);
@@ -192,3 +221,4 @@ document.addEventListener("click", (event) => {
   if (button.dataset.closes) document.getElementById(button.dataset.closes).close();
   else perform(ACTIONS.find((one) => one.id === button.dataset.action));
 });
+document.getElementById("open-views")?.addEventListener("click", () => openPalette(":view "));

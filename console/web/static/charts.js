@@ -1,7 +1,8 @@
 // Draws the charts of a page, and makes what is dragged over one of them the range of the whole page.
 "use strict";
 
-const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
+// Nothing of a record is offered to anybody's cloud.
+const CONFIG = { displaylogo: false, plotlyServerURL: "", showSendToCloud: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage", "sendChartToCloud"] };
 
 async function draw(place) {
   const query = new URLSearchParams(place.dataset.query);
