@@ -24,7 +24,7 @@ from console.core.view_link import BadLink, absolute, asks_absolute, from_link, 
 from console.web.feed import Feed
 from console.web.kept import Kept
 
-BESIDE = frozenset({"theme", "before", "after"})
+BESIDE = frozenset({"theme", "before", "after", "next"})
 """What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
 
 

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
+from console.core.incident_tables import responses_sheet
 from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.incidents import Incident
 from console.core.lineage import Lineage
@@ -42,12 +43,13 @@ from console.web.keys import web_key
 from console.web.lineage_svg import draw
 from console.web.run_forms import RunForms
 from console.web.shortcuts import helped, shortcuts
+from console.web.table_pages import stretch
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 from runbooks.going_on import STANDING, next_step
 
 TEMPLATES = Path(__file__).parent / "templates"
-MOST_ROWS, MOST_LATEST = 200, 12
+MOST_ROWS, MOST_DETECTIONS, MOST_LATEST = 200, 50, 12
 PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENCY, Place.RUNS, Place.EVENTS)
 
 
@@ -127,9 +129,10 @@ class Pages:
         sheet = known.sheets["incidents"]
         left = left_of(sheet, asked)
         return self._render(
-            "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
+            "incidents.html", asked, caller, title="Incidents",
+            part=stretch("incidents", left.rows, asked, MOST_ROWS), tenant_words=tenant_words, left=left,
             stood=stood_of(known, left, caller.entries, asked.moment_us),
-            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
+            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, MOST_DETECTIONS),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None,
         )  # fmt: skip
 
@@ -145,12 +148,14 @@ class Pages:
         story = desk.story(lineage)
         shown = desk.shown
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
+        responses = responses_sheet(incident, desk.readings)
         flows = Sheet("flows", flows_of(desk.readings))
         inside = replace(asked, view=replace(asked.view, filter="", sort=None))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
-            drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
+            drawing=drawing, reading_words=reading_words,
+            part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
             standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
             link=lambda resp, page=None: asked.link(rid=resp, page=page),

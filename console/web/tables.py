@@ -26,6 +26,7 @@ from console.core.view import Sort
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.charts import NotReadYet
 from console.web.kept import Kept
+from console.web.table_pages import Stretch, stretch
 
 MOST_EVENTS = 10_000
 """Rows of events in one file."""
@@ -62,6 +63,7 @@ class Grid:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[str, ...], ...]
     words: str
+    part: Stretch
 
 
 def place_of(name: str) -> Place:
@@ -144,14 +146,17 @@ def left_of(sheet: Sheet, asked: Asked) -> Shown:
 
 
 def grid(sheet: Sheet, left: Shown, asked: Asked, most: int, columns: tuple[str, ...] = ()) -> Grid:
-    """The first `most` rows in words. `columns`: which, in which order; none = those that a table shows."""
+    """`most` rows in words, from where the address goes on. `columns`: which, in which order; none = those that a table shows."""
     named = columns or tuple(n for n in left.rows.column_names if n not in sheet.columns or sheet.columns[n].shown)
-    seen = left.rows.slice(0, most)
+    part = stretch(sheet.name, left.rows, asked, most)
+    seen = left.rows.slice(part.start, part.end - part.start)
     cells = [[_cell(name, value) for value in seen[name].to_pylist()] for name in named]
     words = (
-        left.words if len(seen) == len(left.rows) else f"{len(seen):,} of {len(left.rows):,} rows here; {left.words}"
+        left.words
+        if len(seen) == len(left.rows)
+        else f"{part.start + 1:,} to {part.end:,} of {len(left.rows):,} rows here; {left.words}"
     )
-    return Grid(tuple(_headings(sheet, left.rows, named, asked)), tuple(zip(*cells, strict=True)), words)
+    return Grid(tuple(_headings(sheet, left.rows, named, asked)), tuple(zip(*cells, strict=True)), words, part)
 
 
 def _headings(sheet: Sheet, rows: pa.Table, named: tuple[str, ...], asked: Asked) -> Iterator[Heading]:
