@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE, EXIT_BROKEN = 64, 3
 ENGINES = ("auto", "both", "replay", "duckdb")
-THEMES = ("dark", "light", "contrast", "ansi", "plain")
+THEMES = ("dark", "light", "contrast", "ansi", "ansi-light", "plain")
 
 
 class Usage(click.ClickException):
@@ -32,10 +32,9 @@ class Usage(click.ClickException):
     exit_code = EXIT_USAGE
 
 
-_LEDGER = click.option("--ledger", type=click.Path(path_type=Path), help="The ledger directory, live or finished.")
 _LEDGERS = click.option(
     "--ledger", "ledgers", type=click.Path(path_type=Path), multiple=True,
-    help="A ledger directory, live or finished. More of them may be given; :ledger NAME changes between them.",
+    help="A ledger directory, live or finished. The terminal takes more of them; :ledger NAME changes between them.",
 )  # fmt: skip
 _ENGINE = click.option(
     "--engine",
@@ -110,9 +109,8 @@ def cli(
             raise Usage("options go behind the command: console web --ledger DIR")
         return
     sources = [_source(ledger, engine, cache and not plain) for ledger in ledgers or (None,)]
-    names = [source.path.resolve().name for source in sources]
-    if len(set(names)) < len(names):
-        raise Usage(f"two ledgers have one name: {', '.join(names)}; open one of them alone")
+    if len({source.path.resolve() for source in sources}) < len(sources):
+        raise Usage("one ledger was given twice")
     view = _view(link, incident, saved, plain)
     if plain:
         if len(sources) > 1:
@@ -131,7 +129,7 @@ def cli(
 
 
 @cli.command()
-@_LEDGER
+@_LEDGERS
 @_ENGINE
 @_CACHE
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -169,7 +167,7 @@ def cli(
     help="File that holds the token with which alerts may be posted to /api/alerts; without it none are taken.",
 )
 def web(
-    ledger: Path | None,
+    ledgers: tuple[Path, ...],
     engine: str,
     cache: bool,
     host: str,
@@ -187,7 +185,11 @@ def web(
     The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
     A token's role is viewer, operator or forensic; where none stands before it, viewer.
     """
-    source = _source(ledger, engine, cache)
+    if len(ledgers) > 1:
+        raise Usage(
+            f"console web shows one ledger, and {len(ledgers)} were given: start one for each, or open them in the terminal"
+        )
+    source = _source(ledgers[0] if ledgers else None, engine, cache)
     from console.core.run_start import RunSetting
     from console.core.triage import state_directory
     from console.web.serve import ServeError, serve

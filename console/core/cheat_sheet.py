@@ -9,8 +9,8 @@ from console.core.places import EVERYWHERE, TABS, Place
 _HEAD = """# Keys and commands of the console
 
 Made from the action table (`console/core/actions.py`) by `python -m console.core.cheat_sheet > docs/console-keys.md`.
-Terminal and browser share keys, commands and addresses; `?` shows those of the screen that is open, `^p` finds any of
-them. Nothing here changes a ledger: what is marked *kept* goes into the state directory.
+Terminal and browser share keys, commands and addresses; `?` shows those of the screen that is open, `^k` finds any of
+them, and what is not in a browser says *terminal only*. Nothing here changes a ledger: what is marked *kept* goes into the state directory.
 
 """
 _TAIL = """

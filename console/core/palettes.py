@@ -63,8 +63,14 @@ CONTRAST = _theme(
 ANSI = Theme(
     "ansi", True, "", "", "", dict(zip(Severity, _ANSI[:4], strict=True)), dict(zip(Verdict, _ANSI, strict=True)), ("",) * 6, "",
 )  # fmt: skip
+_ANSI_LIGHT = ("red", "magenta", "blue", "black", "bright_black")
+ANSI_LIGHT = Theme(
+    "ansi-light", False, "", "", "", dict(zip(Severity, _ANSI_LIGHT[:4], strict=True)),
+    dict(zip(Verdict, _ANSI_LIGHT, strict=True)), ("",) * 6, "",
+)  # fmt: skip
+"""For terminals with a light ground, where the bright ones of the sixteen cannot be read."""
 PLAIN = Theme("plain", True, "", "", "", dict.fromkeys(Severity, ""), dict.fromkeys(Verdict, ""), ("",) * 6, "")
-THEMES = {theme.name: theme for theme in (DARK, LIGHT, CONTRAST, ANSI, PLAIN)}
+THEMES = {theme.name: theme for theme in (DARK, LIGHT, CONTRAST, ANSI, ANSI_LIGHT, PLAIN)}
 
 
 def theme_for(wanted: str | None, environment: Mapping[str, str]) -> Theme:

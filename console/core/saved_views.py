@@ -46,6 +46,14 @@ def load_views(path: Path) -> SavedViews:
     return SavedViews(views, faults)
 
 
+def saved_links(path: Path) -> dict[str, str]:
+    """The addresses of the views that can be opened, by name; none where the file cannot be read."""
+    try:
+        return {name: to_link(view) for name, view in sorted(load_views(path).views.items())}
+    except SavedViewError:
+        return {}
+
+
 def save_view(path: Path, name: str, view: View) -> None:
     """Save a view; one of that name is replaced. Raises SavedViewError."""
     if not _NAME.fullmatch(name):

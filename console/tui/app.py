@@ -21,6 +21,7 @@ from console.core.actions import ACTIONS, Action
 from console.core.commands import CommandError, parse_command
 from console.core.desk import Desk
 from console.core.filter_language import FilterError
+from console.core.ledger_names import ledger_names
 from console.core.live_edge import Looked
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
@@ -73,7 +74,8 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         around = around or Surroundings.of_user()
         super().__init__(source, replace(view, place=place, incident=None if self._wanted else view.incident), around)
         self._theme = theme_for(theme, around.environment).name
-        self._sources = {s.path.resolve().name: s for s in (source, *others)}
+        given = (source, *others)
+        self._sources = dict(zip(ledger_names([s.path for s in given]), given, strict=True))
         self._desks: dict[str, Desk] = {}
         self._history: dict[str, list[str]] = {":": [], "/": []}
         self.tabs = tuple(place for place in TABS if place in SCREENS)
@@ -83,7 +85,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     @property
     def ledger_name(self) -> str:
         """Of the ledger that is looked at."""
-        return self.source.path.resolve().name
+        return next(name for name, source in self._sources.items() if source is self.source)
 
     def on_mount(self) -> None:
         """Themes, the first screen, and the first reading."""
@@ -407,7 +409,7 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         if text.strip() != "svg":
             super().do_export(text)
             return
-        name = f"{self.ledger_name}-{self.desk.view.place}.svg"
+        name = f"{self.ledger_name.replace('/', '-')}-{self.desk.view.place}.svg"
         picture = self.export_screenshot().encode()
         path, _ = self.keep_file(name, lambda file: file.write(picture))
         self.say(path, title="Exported")

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 from urllib.parse import quote
 
@@ -19,6 +20,8 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
+from console.core.actions import ACTIONS, Action
+from console.core.commands import Command, CommandError
 from console.core.event_export import events_file, export_events
 from console.core.event_window import Looked
 from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
@@ -27,27 +30,42 @@ from console.core.filter_language import parse_filter
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.redaction import Redaction
+from console.core.run_tables import RUN_TABLES, run_table
 from console.core.times import moment
 from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
 from console.web.feed import MOST_SUBSCRIBERS, Feed
 from console.web.gate import Visitor
+from console.web.moves import REFUSALS, address_after, read_command
+from console.web.run_forms import RunForms
 from console.web.tables import left_of, place_of, sheet_asked
 
 CHUNK_BYTES = 1 << 18
 
 
-def add_api(app: FastAPI, feed: Feed) -> None:
-    """Add the endpoints."""
+def add_api(app: FastAPI, feed: Feed, views: Path, runs: RunForms) -> None:
+    """Add the endpoints. `views`: the file of saved views; `runs`: what `/tables/runs` is made of."""
 
     @app.get("/api/charts/{name}")
     async def one_chart(
-        name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light)$")] = "dark"
+        name: str, request: Request, theme: Annotated[str, Query(pattern="^(dark|light|contrast)$")] = "dark"
     ) -> JSONResponse:
         await feed.fresh()
         asked = await ask(feed, f"/overview?{request.url.query}")
         figure = await asyncio.to_thread(chart, name, asked, theme)
         return JSONResponse({"mark": asked.mark, **figure})
+
+    @app.get("/api/address")
+    async def address(at: str, action: str = "", argument: str = "", command: str = "") -> JSONResponse:
+        """Where an action of the table, or a command as it was typed, leads from the address `at`."""
+        await feed.fresh()
+        try:
+            asked = await ask(feed, at)
+            wanted = read_command(command) if command else Command(_named(action), argument)
+            made = await asyncio.to_thread(address_after, asked, wanted.action, wanted.argument, views)
+        except REFUSALS as error:
+            return JSONResponse({"error": {"message": str(error), "code": "refused"}}, 400)
+        return JSONResponse({"address": made})
 
     @app.get("/tables/{name}.{fmt}")
     async def one_table(name: str, fmt: str, request: Request) -> Response:
@@ -58,7 +76,7 @@ def add_api(app: FastAPI, feed: Feed) -> None:
         visitor: Visitor = request.state.visitor
         if name == "events":
             return _sent(*await asyncio.to_thread(_events_file, fmt, asked, visitor), fmt)
-        file = await asyncio.to_thread(_file, name, fmt, asked, visitor)
+        file = await asyncio.to_thread(_file, name, fmt, asked, visitor, runs)
         headers = {"content-disposition": f'attachment; filename="{_plain(file.name)}"'}
         return Response(file.content, media_type=file.media_type, headers=headers)
 
@@ -94,11 +112,11 @@ def add_api(app: FastAPI, feed: Feed) -> None:
             yield ServerSentEvent(event="snapshot", id=mark, data={"mark": mark}, retry=2000)
 
 
-def _file(name: str, fmt: str, asked: Asked, visitor: Visitor) -> Exported:
+def _file(name: str, fmt: str, asked: Asked, visitor: Visitor, runs: RunForms) -> Exported:
     known = asked.rollup
     if known is None:
         raise NotReadYet
-    sheet = sheet_asked(name, asked)
+    sheet = run_table(name, runs.listed(asked.clock_us)) if name in RUN_TABLES else sheet_asked(name, asked)
     left = left_of(sheet, asked)
     _note_names(asked, visitor, f"{name}.{fmt}, {len(left.rows)} rows")
     return export(known, sheet, left, asked.view, fmt, _redaction(visitor))
@@ -159,6 +177,14 @@ def _sent(file: BinaryIO, name: str, fmt: str) -> Response:
         "content-length": str(file.seek(0, os.SEEK_END)),
     }
     return StreamingResponse(chunks(), media_type=FORMATS[fmt], headers=headers)
+
+
+def _named(action_id: str) -> Action:
+    """An action by its id. Raises CommandError."""
+    for action in ACTIONS:
+        if action.id == action_id and action.web:
+            return action
+    raise CommandError("a browser has no such action")
 
 
 def _plain(name: str) -> str:

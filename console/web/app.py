@@ -25,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 from console.core.filter_language import FilterError
 from console.core.run_start import RunSetting, StartRefused
+from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
 from console.core.triage import TriageError
@@ -61,14 +62,16 @@ def create_app(
     patience_s: float | None = None,
     notifier: Notifier | None = None,
     intake: Intake | None = None,
+    views: Path | None = None,
 ) -> FastAPI:
     """The application. `hosts`: names under which it may be asked for; `state`: the directory of what people say of
     incidents; `runs`: where runbooks keep theirs (else in `state`, for reading); `patience_s`: how long an answer waits for
-    a reading, where it is not the feed's own; `notifier` runs as long as it does.
+    a reading, where it is not the feed's own; `notifier` runs as long as it does; `views`: the user's saved views.
     """
+    views = views or views_file()
     run_forms = RunForms(runs or RunSetting(state / "runbooks"), source.path)
     feed, plotly = Feed(source, patience_s, beside=run_forms.state), _Plotly()
-    pages = Pages(source.path, plotly.path, gate, run_forms)
+    pages = Pages(source.path, plotly.path, gate, run_forms, views)
     forms = TriageForms(state, source)
 
     @asynccontextmanager
@@ -84,7 +87,7 @@ def create_app(
     app.state.feed = feed
     _add_screens(app, feed, pages, forms)
     _add_refusals(app, feed, pages)
-    add_api(app, feed)
+    add_api(app, feed, views, run_forms)
     _add_forms(app, gate, pages, forms, feed)
     _add_run_forms(app, gate, run_forms, feed)
     add_metrics(app, feed, notifier)

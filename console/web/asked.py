@@ -20,18 +20,26 @@ from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.time_moves import extent
 from console.core.time_range import ALL, Span, parse_range
-from console.core.view import Cue, View
+from console.core.view import Cue, Mode, View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link, to_query
 from console.web.feed import Feed
 from console.web.kept import Kept
 from console.web.replaying import Replaying, replaying
 
-BESIDE = frozenset({"theme", "before", "after"})
+BESIDE = frozenset({"theme", "before", "after", "next"})
 """What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
 
 
 class PageNotFound(Exception):
     """There is no such incident, pool or stretch; the message says what there is."""
+
+
+class OutsideRecord(PageNotFound):
+    """A pool has no rows in the range; `whole` is where it has."""
+
+    def __init__(self, whole: Area) -> None:
+        super().__init__("Nothing of this pool is recorded in that range of time and pages.")
+        self.whole = whole
 
 
 @dataclass(frozen=True)
@@ -78,25 +86,46 @@ class Asked:
         """The address of the view with changes."""
         return to_link(replace(self.view, **changes))  # type: ignore[arg-type]
 
+    def at(self, place: Place) -> View:
+        """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
+        seen = self.view
+        return View(place, seen.range, seen.cursor_us, seen.filter, mode=seen.mode, replay=seen.replay)
+
     def tab(self, place: Place) -> str:
-        """The address of another screen: range and filter go along, and a replay."""
-        return to_link(replace(self._carried, place=place, range=self.view.range, filter=self.view.filter))
+        """The address of another screen."""
+        return to_link(self.at(place))
+
+    def opened(self, incident_id: str, rid: str | None = None) -> View:
+        """The view of an incident."""
+        return replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
+
+    def open(self, incident_id: str) -> str:
+        """The address of an incident."""
+        return to_link(self.opened(incident_id))
+
+    def around(self, incident_id: str) -> str:
+        """The address of the page map around an incident."""
+        seen = self.view
+        view = View(Place.PAGES, cursor_us=seen.cursor_us, mode=seen.mode, replay=seen.replay)
+        return to_link(replace(view, incident=incident_id))
 
     @property
-    def _carried(self) -> View:
-        if self.view.replay is None:
-            return View()
-        return View(mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)
-
-    @property
-    def carried(self) -> str:
-        """What of the query goes along to another page whatever is looked at there: a replay, else nothing."""
-        return to_query(self._carried)
+    def stands(self) -> str:
+        """Why the page does not follow the record: `range`, `paused`, `held` (an incident is open), or nothing."""
+        if self.view.replay is not None:
+            return ""
+        if not self.view.range.follows:
+            return "range"
+        if self.view.mode is Mode.PAUSED:
+            return "paused"
+        return "held" if self.view.place is Place.INCIDENT and self.desk.shown is not None else ""
 
     @property
     def carried_pairs(self) -> list[tuple[str, str]]:
-        """The same for a form."""
-        return parse_qsl(self.carried)
+        """What of the query goes along with a form whatever is looked at there: a replay, else nothing."""
+        if self.view.replay is None:
+            return []
+        return parse_qsl(to_query(View(mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)))
 
     @property
     def replay_link(self) -> str:
@@ -163,7 +192,7 @@ def area_asked(shown: Snapshot, asked: Asked) -> Area:
     start, end = max(area.start_us, start), min(area.end_us, end)
     first, last = max(area.first_page, first or 0), area.last_page if last is None else min(area.last_page, last)
     if start >= end or first > last:
-        raise PageNotFound("Nothing of this pool is recorded in that range of time and pages.")
+        raise OutsideRecord(whole_area(shown, area.key, area.pool))
     return Area(area.key, area.pool, start, end, first, last)
 
 

@@ -17,7 +17,7 @@ from console.core.rollup import Rollup
 from console.core.view import View
 from console.core.view_link import BadLink
 from console.web.asked import Asked, PageNotFound, area_asked
-from console.web.figure_style import Figure
+from console.web.figure_style import Figure, point_at
 from console.web.held_figure import held_chart
 from console.web.incident_figures import sankey, swimlanes
 from console.web.incident_marks import with_incidents
@@ -35,7 +35,10 @@ def chart(name: str, asked: Asked, theme: str) -> Figure:
     """The chart of that name as Plotly takes it. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
     if name not in _CHARTS:
         raise PageNotFound(f"There is no chart {printable(name)}. There are: {', '.join(_CHARTS)}.")
-    return _CHARTS[name](asked, theme)
+    figure = _CHARTS[name](asked, theme)
+    if asked.view.cursor_us is not None:
+        point_at(figure, asked.view.cursor_us, theme)
+    return figure
 
 
 def _rollup(asked: Asked) -> Rollup:

@@ -34,6 +34,8 @@ def event_list(asked: Asked) -> EventList:
         return EventList(sheet, left_of(sheet, asked), None, None)
     wanted, events = parse_filter(asked.view.filter), asked.kept.events
     before, after = _key(asked, "before"), _key(asked, "after")
+    if before is None and after is None and asked.view.cursor_us is not None:
+        before = EventKey(asked.view.cursor_us + 1, "", 0, 0)  # up to what is pointed at
     page = (
         events.after(after, wanted, asked.span, asked.now_us)
         if after is not None

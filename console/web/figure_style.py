@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from console.core.palettes import DARK, LIGHT, Theme
+from console.core.palettes import CONTRAST, DARK, LIGHT, Theme
 from console.core.printable import printable, shorten
 
 Figure = dict[str, Any]
@@ -34,7 +34,10 @@ class Style:
         return self.theme.ink
 
 
-STYLES = {"dark": Style(DARK, "#1E1E1E", "#5A5A5A", "#3A3A3A"), "light": Style(LIGHT, "#F1F1F1", "#8C8C8C", "#C8C8C8")}
+STYLES = {
+    "dark": Style(DARK, "#1E1E1E", "#5A5A5A", "#3A3A3A"), "light": Style(LIGHT, "#F1F1F1", "#8C8C8C", "#C8C8C8"),
+    "contrast": Style(CONTRAST, "#1A1A1A", "#707070", "#8C8C8C"),
+}  # fmt: skip
 
 
 def date(us: float) -> str:
@@ -57,6 +60,17 @@ def time_axis(style: Style, start_us: int | None, end_us: int | None, **more: An
     """An axis of time over [start_us, end_us); without both, as far as the data go."""
     whole = {} if start_us is None or end_us is None else {"range": [date(start_us), date(end_us)]}
     return axis(style, "time (UTC)", type="date", **whole, **more)
+
+
+def point_at(figure: Figure, at_us: int, theme: str) -> None:
+    """Draw what is pointed at over every panel that has an axis of time; the range of the axis stays."""
+    shown, line = figure["layout"], {"color": STYLES[theme].ink, "width": 1, "dash": "dot"}
+    numbers = [n.removeprefix("xaxis") for n, a in shown.items() if n.startswith("xaxis") and a.get("type") == "date"]
+    shown["shapes"] = shown.get("shapes", []) + [
+        {"type": "line", "xref": f"x{n}", "yref": f"y{n} domain", "x0": date(at_us), "x1": date(at_us), "y0": 0, "y1": 1,
+         "line": line, "name": "pointed at"}
+        for n in numbers
+    ]  # fmt: skip
 
 
 def layout(style: Style, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-OPEN_PATHS = frozenset({"/login", "/static/console.css", "/static/login.js", intake.PATH})
+OPEN_PATHS = frozenset({"/login", "/static/console.css", "/static/login.js", "/static/theme.js", intake.PATH})
 """Alerts come in with a token of their own, which opens nothing else."""
 READING = frozenset({"GET", "HEAD"})
 

@@ -5,15 +5,16 @@ Invariant: autoescape is on and every text of the ledger has been through `print
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
+from console.core.incident_tables import responses_sheet
 from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.incidents import Incident
 from console.core.lineage import Lineage
@@ -24,6 +25,8 @@ from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, RunList, expectation, located, next_words, outcome, run_words, runs_at
+from console.core.run_tables import in_order_of
+from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
 from console.core.standing_words import standing_words
 from console.core.time_range import ALL
@@ -31,7 +34,7 @@ from console.core.times import age, clock, clock_ms, duration, moment
 from console.core.triage import Entry, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
-from console.web.asked import Asked, PageNotFound, area_asked
+from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
 from console.web.charts import held_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
@@ -40,12 +43,14 @@ from console.web.keys import web_key
 from console.web.lineage_svg import draw
 from console.web.replaying import STEPS
 from console.web.run_forms import RunForms
+from console.web.shortcuts import helped, shortcuts
+from console.web.table_pages import stretch
 from console.web.tables import Grid, grid, left_of, sheet_asked
 from forensics.verdict import Verdict
 from runbooks.going_on import STANDING, next_step
 
 TEMPLATES = Path(__file__).parent / "templates"
-MOST_ROWS, MOST_LATEST = 200, 12
+MOST_ROWS, MOST_DETECTIONS, MOST_LATEST = 200, 50, 12
 PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENCY, Place.RUNS, Place.EVENTS)
 
 
@@ -60,10 +65,12 @@ class Caller:
 
 
 class Pages:
-    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here."""
+    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here;
+    `views`: the file of saved views.
+    """
 
-    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms) -> None:
-        self._ledger, self._plotly, self._gate, self._runs = ledger, plotly, gate, runs
+    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms, views: Path) -> None:
+        self._ledger, self._plotly, self._gate, self._runs, self._views = ledger, plotly, gate, runs, views
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
@@ -99,7 +106,8 @@ class Pages:
         place = asked.view.place
         if place is Place.RUNS:
             return self._render(
-                "runs.html", asked, caller, title="Runbook", words_of=run_words, listed=self._listed(asked), marks=STEP_MARKS,
+                "runs.html", asked, caller, title="Runbook", words_of=run_words,
+                listed=in_order_of(self._listed(asked), asked.view.sort), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
                 may_run=self._may_write(asked, caller) and self._runs.setting.may_start,
@@ -132,9 +140,10 @@ class Pages:
         sheet = known.sheets["incidents"]
         left = left_of(sheet, asked)
         return self._render(
-            "incidents.html", asked, caller, title="Incidents", most=MOST_ROWS, tenant_words=tenant_words, left=left,
+            "incidents.html", asked, caller, title="Incidents",
+            part=stretch("incidents", left.rows, asked, MOST_ROWS), tenant_words=tenant_words, left=left,
             stood=stood_of(known, left, caller.entries, asked.moment_us),
-            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, 50),
+            heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, MOST_DETECTIONS),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None,
         )  # fmt: skip
 
@@ -150,23 +159,32 @@ class Pages:
         story = desk.story(lineage)
         shown = desk.shown
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
+        responses = responses_sheet(incident, desk.readings)
         flows = Sheet("flows", flows_of(desk.readings))
-        inside = replace(asked, view=replace(asked.view, filter="", sort=asked.view.sort))
+        inside = replace(asked, view=replace(asked.view, filter="", sort=None))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
-            drawing=drawing, reading_words=reading_words, most=MOST_ROWS, proofs=_proofs(lineage),
+            drawing=drawing, reading_words=reading_words,
+            part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
             standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
             may_write=self._may_write(asked, caller),
-            link=lambda **query: _address(incident.id, query, asked.carried),
+            link=lambda resp, page=None: asked.link(rid=resp, page=page),
         )  # fmt: skip
 
     def _pages(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         if asked.kept is None or not asked.kept.snapshot.pools:
             return self._render("waiting.html", asked, caller, title="Pages")
         shown = asked.kept.snapshot
-        area = area_asked(shown, asked)
+        try:
+            area = area_asked(shown, asked)
+        except OutsideRecord as error:
+            whole = error.whole
+            return self._render(
+                "outside.html", asked, caller, title="Pages", words=str(error), there=whole,
+                pool_name=pool_name(whole.key[0], whole.pool, whole.key[1]),
+            )  # fmt: skip
         drawn = asked.kept.page_map(area)
         return self._render(
             "pages.html", asked, caller, title="Pages", area=area, drawn=drawn, pool_name=pool_name(area.key[0], area.pool, area.key[1]),
@@ -211,18 +229,16 @@ class Pages:
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
                 "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
+                "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
+                "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
+                "own": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", sort=None)),
+                "in_order": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", range=ALL)),
                 "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
             }
         )  # fmt: skip
-
-
-def _address(incident_id: str, query: Mapping[str, object], carried: str) -> str:
-    """An incident's, with what is selected in it and what goes along."""
-    parts = "&".join(filter(None, [urlencode(query), carried]))
-    return f"/incidents/{incident_id}" + (f"?{parts}" if parts else "")
 
 
 def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:

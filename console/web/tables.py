@@ -6,7 +6,7 @@ Invariant: a table and its file are the same rows in the same order; every text 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,20 +14,31 @@ import pyarrow as pa
 
 from console.core.detectors import detectors
 from console.core.flows import flows_of
+from console.core.incident_tables import lineage_of, order_of, responses_sheet
 from console.core.page_tables import allocations_sheet, marks_sheet
 from console.core.places import Place
 from console.core.printable import NOTHING, printable, ranges
+from console.core.run_tables import RUN_TABLES
 from console.core.sheet import Sheet, Shown, shown
 from console.core.times import moment
 from console.core.view import Sort
 from console.web.asked import Asked, PageNotFound, area_asked
 from console.web.charts import NotReadYet
+from console.web.table_pages import Stretch, stretch
 
 PLACES = {
     "incidents": Place.INCIDENTS, "detections": Place.INCIDENTS, "detectors": Place.OVERVIEW, "holders": Place.HELD,
-    "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES, "flows": Place.PAGES,
+    "latency": Place.LATENCY, "events": Place.EVENTS, "marks": Place.PAGES, "allocations": Place.PAGES,
+    "flows": Place.PAGES, "responses": Place.PAGES, "lineage": Place.PAGES, "order": Place.PAGES,
+    "runbooks": Place.RUNS, "runs": Place.RUNS,
 }  # fmt: skip
-"""The screen on which each table stands; that of flows is named by its incident."""
+"""The screen on which each table stands; those of an incident are named by it in their query."""
+
+MAIN = {
+    Place.OVERVIEW: "incidents", Place.INCIDENTS: "incidents", Place.INCIDENT: "responses", Place.PAGES: "marks",
+    Place.HELD: "holders", Place.LATENCY: "latency", Place.EVENTS: "events", Place.RUNS: "runs",
+}  # fmt: skip
+"""The table that a screen's order and export are about."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class Grid:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[str, ...], ...]
     words: str
+    part: Stretch
 
 
 def place_of(name: str) -> Place:
@@ -71,6 +83,13 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     return _of_snapshot(name, asked)
 
 
+def columns_of(name: str, asked: Asked) -> tuple[str, ...]:
+    """The columns of a table. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
+    if name in RUN_TABLES:
+        return tuple(RUN_TABLES[name].names)
+    return tuple(sheet_asked(name, asked).rows.column_names)
+
+
 def _of_snapshot(name: str, asked: Asked) -> Sheet:
     if asked.kept is None:
         raise NotReadYet
@@ -80,10 +99,23 @@ def _of_snapshot(name: str, asked: Asked) -> Sheet:
         if incident is None:
             raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
         return Sheet("flows", flows_of(snapshot.readings(incident)))
+    if name in ("responses", "lineage", "order"):
+        return _of_incident(name, asked)
     drawn = asked.kept.page_map(area_asked(snapshot, asked))
     if name == "marks":
         return marks_sheet(drawn.markers, drawn.markers_left_out)
     return allocations_sheet(drawn.tenures, drawn.tenures_total - len(drawn.tenures))
+
+
+def _of_incident(name: str, asked: Asked) -> Sheet:
+    incident = asked.desk.incident_of(asked.view.incident)
+    if incident is None:
+        raise PageNotFound(f"There is no incident {printable(asked.view.incident)} in this ledger.")
+    desk = asked.desk.open_incident(incident, asked.view.rid).select(page=asked.view.page)
+    if name == "responses":
+        return replace(responses_sheet(incident, desk.readings), name="responses", begins=None)
+    lineage = desk.lineage()
+    return lineage_of(lineage) if name == "lineage" else order_of(desk.story(lineage))
 
 
 def _detectors(rows: pa.Table) -> Sheet:
@@ -102,14 +134,17 @@ def left_of(sheet: Sheet, asked: Asked) -> Shown:
 
 
 def grid(sheet: Sheet, left: Shown, asked: Asked, most: int, columns: tuple[str, ...] = ()) -> Grid:
-    """The first `most` rows in words. `columns`: which, in which order; none = those that a table shows."""
+    """`most` rows in words, from where the address goes on. `columns`: which, in which order; none = those that a table shows."""
     named = columns or tuple(n for n in left.rows.column_names if n not in sheet.columns or sheet.columns[n].shown)
-    seen = left.rows.slice(0, most)
+    part = stretch(sheet.name, left.rows, asked, most)
+    seen = left.rows.slice(part.start, part.end - part.start)
     cells = [[_cell(name, value) for value in seen[name].to_pylist()] for name in named]
     words = (
-        left.words if len(seen) == len(left.rows) else f"{len(seen):,} of {len(left.rows):,} rows here; {left.words}"
+        left.words
+        if len(seen) == len(left.rows)
+        else f"{part.start + 1:,} to {part.end:,} of {len(left.rows):,} rows here; {left.words}"
     )
-    return Grid(tuple(_headings(sheet, left.rows, named, asked)), tuple(zip(*cells, strict=True)), words)
+    return Grid(tuple(_headings(sheet, left.rows, named, asked)), tuple(zip(*cells, strict=True)), words, part)
 
 
 def _headings(sheet: Sheet, rows: pa.Table, named: tuple[str, ...], asked: Asked) -> Iterator[Heading]:

@@ -100,6 +100,11 @@ def test_every_chart_is_an_image_to_take_away(finished_ledger, served, watch, ki
             content = Path(taken.value.path()).read_bytes()
             assert content.startswith(begins), path
             assert len(content) > 2000
+    page.goto(console.url + incident.lstrip("/"))
+    colours = "() => getComputedStyle(document.querySelector('#lineage path.link')).stroke"
+    with page.expect_download() as taken:
+        page.locator(f"[data-image={kind}][data-chart=lineage]").click()
+    assert kind == "png" or page.evaluate(colours) in Path(taken.value.path()).read_text()
     watched.check(console.url)
 
 
@@ -353,3 +358,146 @@ def test_a_page_whose_stream_is_refused_says_what_to_do(finished_ledger, served,
     page.goto(f"{console.url}runs?token={console.token}")
     page.locator("#refused", has_text="give one").wait_for()
     assert [c for c in watched.complaints if str(status) not in c] == []
+
+
+def test_keys_commands_help_and_palette_are_those_of_the_table(finished_ledger, served, watch):
+    from axe_playwright_python.sync_playwright import Axe
+
+    console, watched = served(finished_ledger), watch(bypass_csp=True)
+    page = watched.page
+    page.goto(f"{console.url}incidents?token={console.token}")
+    page.locator("#incidents tbody tr").nth(1).wait_for()
+    page.keyboard.press("?")
+    assert "sort by a column" in page.locator("#help").inner_text()
+    assert "another of the ledgers" not in page.locator("#help").inner_text()
+    assert Axe().run(page).response["violations"] == []
+    page.keyboard.press("Escape")
+    for keys, row in (("j", 0), ("j", 1), ("g", 0), ("G", 1), ("k", 0), ("ArrowDown", 1)):
+        page.keyboard.press(keys)
+        rows = "[...document.querySelectorAll('#incidents tbody tr')]"
+        assert page.evaluate(f"() => {rows}.indexOf(document.activeElement)") == row
+    page.keyboard.press("a")
+    assert "only reads" in page.locator("#said").inner_text()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("beyond what there is")
+    assert page.locator("#found li").count() == 0
+    page.locator("#command").fill("half as much")
+    assert page.locator("#found li").count() == 0  # not on this screen
+    page.locator("#command").fill("the screen H")
+    assert "4" in page.locator("#found li").inner_text()
+    assert Axe().run(page).response["violations"] == []
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/held")
+    page.keyboard.press(":")
+    page.keyboard.type("rang 5")
+    page.keyboard.press("Enter")
+    page.locator("#palette-said", has_text="did you mean :range?").wait_for()
+    page.locator("#command").fill(":range 2026-09-21T14:13:20Z..2026-09-21T14:13:21Z")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/held?from=2026-09-21T14:13:20Z&to=2026-09-21T14:13:21Z")
+    page.locator(".mode", has_text="FIXED RANGE").wait_for()
+    page.keyboard.press("[")
+    page.locator("#cursor").wait_for()
+    page.keyboard.press("2")
+    page.wait_for_url("**/incidents?**at=2026-09-21T14:13:20.95**")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/incidents/I-**")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/incidents?**")
+    assert [c for c in watched.complaints if "400" not in c] == []
+
+
+def test_a_page_that_is_paused_or_opened_stands_still_and_a_click_leads_on_paused(live_scene, served, watch):
+    console, watched = served(Path("live-ledger")), watch()
+    page = watched.page
+    page.goto(f"{console.url}incidents?token={console.token}")
+    page.locator("#incidents tbody tr").nth(1).wait_for()
+    page.keyboard.press("Space")
+    page.wait_for_url("**mode=paused**")
+    page.locator(".mode", has_text="PAUSED").wait_for()
+    page.keyboard.press("7")
+    page.wait_for_url("**/events?at=**mode=paused**")
+    assert page.locator(".mode").inner_text() == "PAUSED"
+    assert page.get_by_role("button", name="Follow").is_visible()
+    shown = page.locator("#events caption").inner_text()
+    short_handoff(live_scene, "new-victim", CYAN, 40, 4)
+    live_scene.beat()
+    live_scene.flush()
+    page.get_by_text("PAUSED, newer data wait").wait_for()
+    assert page.locator("#events caption").inner_text() == shown
+    page.keyboard.press("Space")
+    page.wait_for_url("**/events")
+    page.get_by_text("new-victim").first.wait_for()
+    page.keyboard.press("2")
+    page.locator("#incidents a[id^=open]").first.click()
+    page.locator(".mode", has_text="HELD").wait_for()
+    responses = page.locator("#h-responses + .scroll tbody tr")
+    before = responses.count()
+    short_handoff(live_scene, "another-victim", CYAN, 50, 4)
+    live_scene.beat()
+    live_scene.flush()
+    page.get_by_text("PAUSED, newer data wait").wait_for()
+    assert responses.count() == before
+    page.keyboard.press("Space")
+    page.locator("#paused").wait_for(state="hidden")
+    watched.check(console.url)
+
+
+def test_a_theme_is_kept_in_the_browser_and_colours_of_the_users_own_are_honoured(finished_ledger, served, watch):
+    console, watched = served(finished_ledger), watch(color_scheme="light")
+    page = watched.page
+    page.goto(f"{console.url}incidents?token={console.token}")
+    ready(page)
+
+    def ground() -> str:
+        return page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+
+    assert ground() == "rgb(255, 255, 255)"
+    page.keyboard.press("T")
+    with page.expect_request(lambda request: "theme=dark" in request.url):
+        page.keyboard.press(":")
+        page.keyboard.type("theme dark")
+        page.keyboard.press("Enter")
+    assert ground() == "rgb(18, 18, 18)"
+    page.keyboard.press(":")
+    page.keyboard.type("theme contrast")
+    page.keyboard.press("Enter")
+    assert ground() == "rgb(0, 0, 0)"
+    page.goto(f"{console.url}held")
+    assert ground() == "rgb(0, 0, 0)"
+    page.emulate_media(forced_colors="active")
+    assert page.evaluate("() => matchMedia('(forced-colors: active)').matches")
+    painted = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    assert page.evaluate(painted, "--contaminated") == "CanvasText"
+    watched.check(console.url)
+
+
+def test_saved_views_are_listed_and_a_view_is_shared_with_its_times_and_a_title(
+    finished_ledger, served, watch, tmp_path
+):
+    from axe_playwright_python.sync_playwright import Axe
+
+    views = tmp_path / "CONFIG" / "kvwitness" / "views.toml"
+    views.parent.mkdir(parents=True)
+    views.write_text('[views]\n"on-call" = "/incidents?q=cause:M3"\n')
+    console, watched = served(finished_ledger), watch(bypass_csp=True)
+    page = watched.page
+    page.goto(f"{console.url}held?token={console.token}")
+    page.get_by_role("button", name="Views", exact=True).click()
+    page.locator("#found button", has_text="saved view on-call").click()
+    page.wait_for_url("**/incidents?q=cause:M3")
+    ready(page)
+    assert page.locator(".modebar-btn").count() > 0
+    assert page.locator(".modebar-btn[aria-label*='Share']").count() == 0  # none to another host
+    page.get_by_role("button", name="Share", exact=True).click()
+    page.get_by_label("Title").fill("Late writes of Monday")
+    link = page.get_by_label("Link").input_value()
+    assert link.startswith(f"{console.url}incidents?to=2026-09-21T14:13:21.37")
+    assert "q=cause:M3" in link
+    assert Axe().run(page).response["violations"] == []
+    page.goto(link)
+    assert page.title() == "Late writes of Monday · KV Witness"
+    page.locator(".mode", has_text="FIXED RANGE").wait_for()
+    watched.check(console.url)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from console.cli import EXIT_USAGE, cli
+from console.core.ledger_names import ledger_names
 from console.core.printable import printable
 
 
@@ -86,3 +87,19 @@ def test_an_unknown_incident_names_those_that_are_there(here, finished):
     done = CliRunner().invoke(cli, ["--ledger", str(here), "--plain", "--incident", "I-none"])
     assert done.exit_code == EXIT_USAGE
     assert all(incident.id in done.output for incident in finished.incidents)
+
+
+def test_a_browser_shows_one_ledger_and_more_of_them_are_refused_not_dropped(here):
+    done = CliRunner().invoke(cli, ["web", "--ledger", str(here), "--ledger", str(here.parent)])
+    assert done.exit_code == EXIT_USAGE
+    assert "console web shows one ledger, and 2 were given" in done.output
+    done = CliRunner().invoke(cli, ["--ledger", str(here), "--ledger", str(here)])
+    assert done.exit_code == EXIT_USAGE
+    assert "one ledger was given twice" in done.output
+
+
+def test_ledgers_of_one_name_go_by_as_many_parents_as_tell_them_apart(tmp_path):
+    given = [tmp_path / each for each in ("storm/ledger", "quiet/ledger", "west/storm/ledger", "own")]
+    assert ledger_names(given) == (f"{tmp_path.name}/storm/ledger", "quiet/ledger", "west/storm/ledger", "own")
+    assert ledger_names([given[0]]) == ("ledger",)
+    assert len(set(ledger_names([given[0], given[0]]))) == 1

@@ -2,24 +2,30 @@
 
 import asyncio
 import csv
+import html
 import io
 import json
+import re
 import threading
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
+from scripted_ledger import ACME, BRIO, CYAN, Scene, incident_scene, ordinary, short_handoff
 
 from console.core.export import FORMATS
 from console.core.page_map import MAX_MARKERS, Area, Marker, thinned
 from console.core.rollup_store import RollupStore
 from console.core.source import LedgerSource
 from console.web import feed as feed_module
+from console.web import pages as pages_module
 from console.web.app import create_app
+from console.web.asked import ask
 from console.web.feed import Feed
 from console.web.gate import Gate, Role
+from console.web.table_pages import stretch
 from console.web.tables import PLACES
 
 NOW = 1_790_000_060_000_000
@@ -344,6 +350,7 @@ async def test_a_ledger_that_is_removed_leaves_the_last_picture_and_comes_back(t
         removed = await later(client, "STALE")
         assert "The last reading failed; what follows is older" in removed
         assert "Incidents over time" in removed
+        assert 'class="status older"' in removed
         assert (await client.get("/api/charts/swimlanes")).status_code == 200
         (tmp_path / "gone").rename(scene.directory)
         assert "STALE" not in await later(client, "LIVE")
@@ -444,3 +451,55 @@ async def test_runbooks_are_listed_and_nothing_is_made_for_it(client, tmp_path):
         assert "RB-01" in text
         assert "None was made by this user yet" in text
     assert not (tmp_path / "runbooks").exists()
+
+
+async def test_a_range_without_rows_of_a_pool_is_kept_and_it_is_said_where_there_are_some(client):
+    async with client:
+        answer = await client.get("/pages?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&q=cause:M3")
+        assert answer.status_code == 200
+        assert "Nothing of this pool in that range" in answer.text
+        assert "2026-09-21 14:13:20" in answer.text.partition("This pool has rows from")[2][:200]
+        assert 'name="range" value="2026-01-01T00:00:00Z..2026-01-02T00:00:00Z"' in answer.text
+        assert "/held?from=2026-01-01T00:00:00Z&amp;to=2026-01-02T00:00:00Z&amp;q=cause:M3" in answer.text
+
+
+@pytest.mark.parametrize("name", ["incidents", "responses", "detections"])
+async def test_tables_go_on_by_key_and_lose_no_row(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(pages_module, "MOST_ROWS", 1)
+    monkeypatch.setattr(pages_module, "MOST_DETECTIONS", 1)
+    scene = incident_scene(tmp_path / "ledger")
+    for victim in ("more-victim", "most-victim"):
+        short_handoff(scene, victim, CYAN, 20, 6)
+    scene.close()
+    app = app_of(scene.directory, tmp_path)
+    async with client_of(app) as client:
+        await client.get("/incidents")
+        most = max(app.state.feed.desk.rollup.incidents, key=lambda i: len(i.rids)).id
+        address: str | None = f"/incidents/{most}" if name == "responses" else "/incidents"
+        query = f"?incident={most}" if name == "responses" else ""
+        rows, seen = len((await client.get(f"/tables/{name}.csv{query}")).text.splitlines()) - 1, 0
+        assert rows > 1
+        while address:
+            text = (await client.get(address)).text
+            seen += 1
+            assert f"{seen} to {seen} of {rows}" in text
+            more = re.search(rf'<a href="([^"]*)" rel="next">More of {name}</a>', text)
+            address = html.unescape(more[1]) if more else None
+        assert seen == rows
+        assert (await client.get("/incidents?next=incidents,x")).status_code == 400
+
+
+async def test_a_page_of_holders_goes_on_after_its_row_wherever_that_stands_by_then(storm):
+    await storm.state.feed.fresh()
+    at_first = ask(storm.state.feed, "/held?q=x")
+    rows = pa.table({"worker": ["d"] * 5, "rid": list("abcde"), "pages": [9, 8, 7, 6, 5]})
+    first = stretch("holders", rows, at_first, 2)
+    assert (first.start, first.end, first.beginning) == (0, 2, None)
+    after = ask(storm.state.feed, first.later)
+    assert stretch("holders", rows, after, 2).start == 2
+    grown = pa.table({"worker": ["d"] * 6, "rid": list("xabcde"), "pages": [99, 9, 80, 7, 6, 5]})
+    assert stretch("holders", grown, after, 2).start == 3
+    left = rows.filter(pa.array([True, False, True, True, True]))
+    assert stretch("holders", left, after, 2).start == 2
+    assert stretch("incidents", rows, after, 2).start == 0
+    assert stretch("holders", rows.slice(0, 1), after, 2).start == 0

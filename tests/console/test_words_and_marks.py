@@ -222,3 +222,24 @@ def test_the_footer_shows_at_most_eight_hints_and_always_help_and_quit():
         hints = [action.id for action in hints_of(place)]
         assert len(hints) <= 8
         assert {"help", "quit"} <= set(hints)
+
+
+_XTERM = {
+    "black": "#000000", "red": "#cd0000", "yellow": "#cdcd00", "blue": "#0000ee", "magenta": "#cd00cd", "white": "#e5e5e5",
+    "bright_black": "#7f7f7f", "bright_red": "#ff0000", "bright_yellow": "#ffff00", "bright_cyan": "#00ffff",
+}  # fmt: skip
+_SOLARIZED = {
+    "black": "#073642", "red": "#dc322f", "yellow": "#b58900", "blue": "#268bd2", "magenta": "#d33682", "white": "#eee8d5",
+    "bright_black": "#002b36", "bright_red": "#cb4b16", "bright_yellow": "#657b83", "bright_cyan": "#93a1a1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theme", "ground", "sixteen"),
+    [("ansi", "#000000", _XTERM), ("ansi", "#002b36", _SOLARIZED), ("ansi-light", "#ffffff", _XTERM),
+     ("ansi-light", "#fdf6e3", _SOLARIZED)],
+)  # fmt: skip
+def test_the_terminals_own_colours_can_be_read_on_its_ground(theme, ground, sixteen):
+    for name in {*THEMES[theme].severities.values(), *THEMES[theme].verdicts.values()}:
+        assert contrast(sixteen[name], ground) >= 3, name
+    assert len(set(THEMES[theme].verdicts.values())) == 5

@@ -1,12 +1,12 @@
 // Draws the charts of a page, and makes what is dragged over one of them the range of the whole page.
 "use strict";
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
+// Nothing of a record is offered to anybody's cloud.
+const CONFIG = { displaylogo: false, plotlyServerURL: "", showSendToCloud: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage", "sendChartToCloud"] };
 
 async function draw(place) {
   const query = new URLSearchParams(place.dataset.query);
-  query.set("theme", dark.matches ? "dark" : "light");
+  query.set("theme", themeNow());
   const mine = (place.turn = (place.turn ?? 0) + 1);
   const answer = await fetch(`/api/charts/${place.dataset.chart}?${query}`, { cache: "no-store" });
   if (mine !== place.turn) return;
@@ -24,7 +24,7 @@ async function draw(place) {
   place.on("plotly_relayout", (change) => dragged(place, change));
   place.on("plotly_click", (event) => {
     const id = event.points[0].customdata;
-    if (place.dataset.chart === "swimlanes" && id) location.assign(`/incidents/${encodeURIComponent(id)}${live.dataset.carried ? `?${live.dataset.carried}` : ""}`);
+    if (place.dataset.chart === "swimlanes" && id) go("incident", id);
   });
   place.dataset.ready = "1";
 }
@@ -56,9 +56,40 @@ function dragged(place, change) {
   show(`${location.pathname}${query.size ? `?${query}` : ""}`.replaceAll("%3A", ":"));
 }
 
+// A drawing of the page is taken away with the colours that its style sheet gives it.
+const DRAWN = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "font", "text-anchor"];
+async function takeDrawing(drawing, kind) {
+  const copy = drawing.cloneNode(true);
+  const parts = [drawing, ...drawing.querySelectorAll("*")], copies = [copy, ...copy.querySelectorAll("*")];
+  parts.forEach((part, at) => {
+    const style = getComputedStyle(part);
+    for (const name of DRAWN) copies[at].style.setProperty(name, style.getPropertyValue(name));
+  });
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.style.background = getComputedStyle(document.body).backgroundColor;
+  for (const link of copy.querySelectorAll("a")) link.removeAttribute("href"); // an address of this console alone
+  const text = new XMLSerializer().serializeToString(copy);
+  if (kind === "svg") { takeAway(new Blob([text], { type: "image/svg+xml" }), "svg"); return; }
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [2 * drawing.clientWidth, 2 * drawing.clientHeight];
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => takeAway(blob, "png"), "image/png");
+}
+function takeAway(blob, kind) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = `kvwitness-lineage.${kind}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-image]");
   const place = button && document.getElementById(button.dataset.chart);
+  if (place instanceof SVGElement) { takeDrawing(place, button.dataset.image); return; }
   if (!place?.dataset.ready) return;
   const size = { width: place.clientWidth, height: place.clientHeight, scale: button.dataset.image === "png" ? 2 : 1 };
   Plotly.downloadImage(place, { format: button.dataset.image, filename: `kvwitness-${place.dataset.chart}`, ...size });
@@ -66,4 +97,5 @@ document.addEventListener("click", (event) => {
 
 addEventListener("DOMContentLoaded", drawAll);
 document.addEventListener("kvwitness:refreshed", drawAll);
-dark.addEventListener("change", drawAll);
+darkSystem.addEventListener("change", drawAll);
+document.addEventListener("kvwitness:theme", drawAll);

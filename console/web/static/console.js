@@ -4,7 +4,8 @@
 const live = document.getElementById("live");
 const bar = document.getElementById("bar");
 const pause = document.getElementById("pause");
-let paused = false;
+let stopped = false; // paused here, and not in the address yet
+let goesOn = false; // an incident that is open is followed all the same
 let waiting = false;
 
 function remember(root) {
@@ -13,7 +14,14 @@ function remember(root) {
   const open = [...root.querySelectorAll("details[id][open]")].map((details) => details.id);
   // What somebody is writing is theirs until they send it.
   const written = [...root.querySelectorAll("input[id]")].filter((box) => box.value !== box.defaultValue).map((box) => [box.id, box.value]);
-  return { scrolls, open, written, focus: root.contains(document.activeElement) ? document.activeElement.id : "" };
+  return { scrolls, open, written, row: selectedRow(root), focus: root.contains(document.activeElement) ? document.activeElement.id : "" };
+}
+
+// The row of a table that has the focus: by what it is of where it says so, else by its place.
+function selectedRow(root) {
+  const row = document.activeElement?.matches("tbody tr") && root.contains(document.activeElement) ? document.activeElement : null;
+  const box = row?.closest(".scroll[id]");
+  return box && { box: box.id, at: row.sectionRowIndex, of: row.querySelector("[id]")?.id };
 }
 
 function restore(kept) {
@@ -25,6 +33,11 @@ function restore(kept) {
   for (const [id, text] of kept.written) {
     const box = document.getElementById(id);
     if (box) box.value = text;
+  }
+  if (kept.row) {
+    const rows = document.getElementById(kept.row.box)?.querySelectorAll("tbody tr");
+    const row = document.getElementById(kept.row.of ?? "")?.closest("tr") ?? rows?.[kept.row.at];
+    if (row) { row.tabIndex = -1; row.focus({ preventScroll: true }); }
   }
   if (kept.focus) document.getElementById(kept.focus)?.focus({ preventScroll: true });
 }
@@ -103,11 +116,11 @@ function tellOfNews() {
 
 let busy = false;
 async function news() {
-  if (paused) { tellOfNews(); return; }
+  if (stopped) { tellOfNews(); return; }
   if (busy) { waiting = true; return; }
   busy = true;
   try {
-    do { waiting = false; await refresh(false); } while (waiting && !paused);
+    do { waiting = false; await refresh(false); } while (waiting && !stopped);
     if (!away) hearing(true);
   } catch {
     hearing(false); // the stream, or asking in its place, tells of what was missed
@@ -132,7 +145,7 @@ let letGo = null;
 function heard(mark) {
   if (live.dataset.replay) return; // what comes in changes nothing of what was
   if (mark === live.dataset.mark) return;
-  if (live.dataset.follows === "no" && !live.dataset.mark.endsWith(".0")) { tellOfNews(); return; }
+  if (standing() && !live.dataset.mark.endsWith(".0")) { tellOfNews(); return; }
   news();
 }
 others.addEventListener("message", (event) => {
@@ -205,22 +218,27 @@ document.addEventListener("visibilitychange", () => { if (retry && !document.hid
 addEventListener("pagehide", () => { asking?.abort(); asking = null; letGo?.end(); });
 addEventListener("pageshow", follow);
 
-pause.addEventListener("click", () => {
-  paused = !paused;
-  pause.setAttribute("aria-pressed", String(paused));
-  pause.textContent = paused ? "Follow" : "Pause";
-  if (!paused && waiting) news();
+// Pausing is of the view, so that it is in the address; an open incident is held until Follow is pressed.
+function standing() { return stopped || (!goesOn && Boolean(live.dataset.stands)); }
+function showStanding() {
+  const is = standing();
+  pause.setAttribute("aria-pressed", String(is));
+  pause.textContent = is ? "Follow" : "Pause";
+}
+pause.addEventListener("click", async () => {
+  if (live.dataset.stands === "held") {
+    goesOn = !goesOn;
+    showStanding();
+    if (goesOn && waiting) news();
+    return;
+  }
+  stopped = !live.dataset.stands && !stopped; // at once, whatever the console answers
+  showStanding();
+  if (await go("pause")) stopped = false;
+  showStanding();
 });
-
-// A key goes to what carries it, unless somebody is typing.
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=range]), select, textarea")) return;
-  if (event.key === " " && event.target.closest("a, button, summary, .scroll")) return;
-  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-  if (!target) return;
-  event.preventDefault();
-  if (target.matches("input")) target.select(); else target.click();
-});
+document.addEventListener("kvwitness:refreshed", showStanding);
+showStanding();
 
 // The line to look at first stands in the middle of its box; the page itself stays where it is.
 const events = document.getElementById("events-scroll");
