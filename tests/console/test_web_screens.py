@@ -384,7 +384,7 @@ async def test_nothing_is_written_unless_it_is_switched_on_and_the_role_may(fini
         assert (await client.post(path, data={"act": "resolve"})).status_code == 400
         assert (await client.post("/incidents/I-0000/triage", data=FORM)).status_code == 404
         text = (await client.get(path.removesuffix("/triage"))).text
-        assert "acked by operator-" in text
+        assert "acknowledged by operator-" in text
         assert "&lt;b&gt;mine&lt;/b&gt;" in text
         assert OPERATOR not in text
         assert f"open-{finished.incidents[0].id}" not in (await client.get("/overview")).text
