@@ -78,6 +78,8 @@ ACTIONS: tuple[Action, ...] = (
         "silence", ("S",), "S", "silence it for a time; ends with the incident", _MARKED,
         command="silence", argument="LENGTH [WORDS]", writes=True,
     ),
+    Action("unsilence", ("U",), "U", "end its silence", _MARKED, command="unsilence", argument="[ID] [WORDS]", writes=True),
+    Action("silences", (), "", "the silences that go on: who, why, until when", command="silences"),
     Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
     Action(
         "run", ("r",), "r", "start the selected runbook; needs --write", _RUNS, 3, "start",

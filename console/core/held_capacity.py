@@ -152,7 +152,7 @@ def figure_looked_at(figures: Sequence[HeldFigure], name: str | None) -> tuple[H
     if name is None or named is not None or not figures:
         return next(iter(figures), None) if named is None else figures[named], ""
     there = ", ".join(printable(f.name) for f in figures)
-    return figures[0], f"no pool {printable(name)} has gauges, the fullest is shown; these have: {there}"
+    return figures[0], f"no pool {printable(name)} has gauges; these have: {there}"
 
 
 def held_series(gauges: pa.Table, first_us: int, bin_us: int) -> pa.Table:

@@ -16,9 +16,9 @@ from console.core.page_events import page_story
 from console.core.printable import counted, printable, ranges
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
-from console.core.standing_words import standing_facts
+from console.core.standing_words import silence_words, standing_facts
 from console.core.times import clock_ms, moment
-from console.core.triage import Entry, standing
+from console.core.triage import Entry, silences, standing
 from forensics.verdict import Verdict
 
 
@@ -34,9 +34,12 @@ def incident_list(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], clo
         yield f"problem, {words}"
     left, said = left_of(snapshot.rollup, "incidents", at), tuple(entries)
     yield f"incidents: {left.words}"
-    for stood in stood_of(snapshot.rollup, left, said, at.view.moment_us(clock_us)):
+    now_us = at.view.moment_us(clock_us)
+    for silence in silences(snapshot.incidents, said, now_us):
+        yield f"silence of {silence_words(silence, now_us)}"
+    for stood in stood_of(snapshot.rollup, left, said, now_us):
         yield ""
-        yield from _facts(snapshot, stood.incident, said, at.view.moment_us(clock_us))
+        yield from _facts(snapshot, stood.incident, said, now_us)
 
 
 def incident_detail(snapshot: Snapshot, incident: Incident, entries: Iterable[Entry], now_us: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from console.core.incident_words import Fact
 from console.core.printable import counted, printable
 from console.core.times import clock, duration, moment
-from console.core.triage import Act, Standing, State
+from console.core.triage import Act, Silence, Standing, State
 
 
 def standing_words(stands: Standing, now_us: int) -> str:
@@ -40,6 +40,15 @@ def standing_short(stands: Standing, now_us: int) -> str:
     if stands.state is State.SILENCED:
         return f"{printable(last.who)} {duration((stands.until_us or now_us) - now_us)} left"
     return f"{printable(last.who)} {clock(last.at_us)}"
+
+
+def silence_words(silence: Silence, now_us: int) -> str:
+    """`I-98584c01: 1h 30m left, until 2026-09-21 17:13:20, by kl 30m ago: known`; what is about to end says so."""
+    entry = silence.entry
+    soon = "ABOUT TO END, " if silence.ends_soon else ""
+    why = printable(entry.words) if entry.words else "no reason given"
+    ends = f"{duration(silence.left_us)} left, until {moment(entry.until_us)}"
+    return f"{entry.incident}: {soon}{ends}, by {printable(entry.who)} {duration(now_us - entry.at_us)} ago: {why}"
 
 
 def standing_facts(stands: Standing, now_us: int) -> tuple[Fact, ...]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from console.core.incidents import Incident
 
 MOST_SILENCE_US = 7 * 86_400_000_000
+SOON_US = 15 * 60_000_000
+"""A silence that ends within that time is about to end."""
 
 
 class Act(StrEnum):
@@ -105,6 +107,11 @@ class Silence:
     entry: Entry
     left_us: int
 
+    @property
+    def ends_soon(self) -> bool:
+        """Whether it is time to say more of it."""
+        return self.left_us < SOON_US
+
 
 def silences(incidents: Iterable[Incident], entries: Iterable[Entry], now_us: int) -> tuple[Silence, ...]:
     """Silences that go on, the first to end first."""
@@ -176,14 +183,19 @@ class TriageBook:
         )
 
     def unsilence(self, incident: Incident, words: str = "") -> Entry:
-        """End a silence before its time."""
+        """End a silence before its time. Raises TriageError where none goes on."""
+        if standing(incident, self.entries(), self._now_us()).state is not State.SILENCED:
+            raise TriageError(f"{incident.id} is not silent, so that there is no silence to end")
+        return self._ended(incident, words)
+
+    def _ended(self, incident: Incident, words: str) -> Entry:
         return self._add(Entry(incident.id, Act.UNSILENCE, self._who, self._now_us(), words))
 
     def end_silences(self, incidents: Iterable[Incident]) -> tuple[Entry, ...]:
         """End the silences of incidents that are over, so that one which comes back is heard."""
         last = {e.incident: e.act for e in self.entries() if e.act in (Act.SILENCE, Act.UNSILENCE)}
         over = [i for i in incidents if not i.growing and last.get(i.id) is Act.SILENCE]
-        return tuple(self.unsilence(incident, "ended with its incident") for incident in over)
+        return tuple(self._ended(incident, "ended with its incident") for incident in over)
 
     def note(self, incident: Incident, words: str) -> Entry:
         """Note something. Raises TriageError without words."""

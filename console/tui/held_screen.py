@@ -59,7 +59,7 @@ class HeldScreen(RangedScreen):
         pools.styles.height = min(len(figures), MOST_POOLS)
         wanted, fault = figure_looked_at(figures, app.desk.view.pool)
         if fault:
-            app.say_once(fault)
+            app.say_once(f"{fault}; the fullest is shown")
         pools.show(pool_lines(figures, palette), wanted.name if wanted else None)
         self._draw_pool(figures, width)
         left = left_of(known, "holders", app.looking())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from console.core.incidents import Incident
 from console.core.saved_views import load_views, save_view
 from console.core.time_range import length_us
-from console.core.triage import TriageError
+from console.core.triage import TriageError, silences
 from console.tui.app_base import DeskApp, Refused
+from console.tui.silences_screen import SilencesScreen
 
 
 class KeptActions(DeskApp):
@@ -31,6 +32,19 @@ class KeptActions(DeskApp):
         incident, (length, _, words) = self._chosen(), text.partition(" ")
         self.book().silence(incident, length_us(length), words)
         self._heard(f"{incident.id} is silent for {length}, or until it is over")
+
+    def do_unsilence(self, text: str = "") -> None:
+        """End the silence of an incident before its time: of the one that is named, else of the selected one."""
+        name, _, words = text.partition(" ")
+        named = self.known.incident(name)
+        incident = self._chosen() if named is None or self.desk.view.replay is not None else named
+        self.book().unsilence(incident, text if named is None else words)
+        self._heard(f"the silence of {incident.id} is ended")
+
+    def do_silences(self) -> None:
+        """The silences that go on."""
+        now = self.moment_us()
+        self.push_screen(SilencesScreen(silences(self.known.incidents, self.said, now), now))
 
     def do_note(self, words: str) -> None:
         """Note something of an incident."""

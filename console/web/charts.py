@@ -75,15 +75,18 @@ def _swimlanes(asked: Asked, theme: str) -> Figure:
 
 
 def _held(asked: Asked, theme: str) -> Figure:
-    figure = held_asked(_counted(asked, Place.HELD), asked.view)[0]
+    figure = held_asked(_counted(asked, Place.HELD), asked.view)
     if figure is None:
         raise PageNotFound("No pool of this ledger has gauges.")
     return _marked(asked, held_chart(figure, _span(asked, whole=False), theme), theme)
 
 
-def held_asked(known: Rollup, view: View) -> tuple[HeldFigure | None, str]:
-    """The pool that the view names, else the fullest, and what is wrong with the name. Raises BadLink."""
-    return figure_looked_at(known.held_if(what_if(view)), view.pool)
+def held_asked(known: Rollup, view: View) -> HeldFigure | None:
+    """The pool that the view names, else the fullest; None where no pool has gauges. Raises PageNotFound, BadLink."""
+    figure, fault = figure_looked_at(known.held_if(what_if(view)), view.pool)
+    if fault:
+        raise PageNotFound(f"{fault[:1].upper()}{fault[1:]}.")
+    return figure
 
 
 def what_if(view: View) -> WhatIf:

@@ -28,10 +28,10 @@ from console.core.run_list import STEP_MARKS, RunList, expectation, located, nex
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
-from console.core.standing_words import standing_words
+from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
-from console.core.triage import Entry, standing
+from console.core.triage import Entry, silences, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
@@ -144,7 +144,8 @@ class Pages:
             part=stretch("incidents", left.rows, asked, MOST_ROWS), tenant_words=tenant_words, left=left,
             stood=stood_of(known, left, caller.entries, asked.moment_us),
             heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, MOST_DETECTIONS),
-            problem=asked.desk.shown.first_problem if asked.desk.shown else None,
+            problem=asked.desk.shown.first_problem if asked.desk.shown else None, silence_words=silence_words,
+            silences=silences(known.incidents, caller.entries, asked.moment_us),
         )  # fmt: skip
 
     def _incident(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -193,9 +194,8 @@ class Pages:
         )  # fmt: skip
 
     def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
-        figure, fault = held_asked(known, asked.view)
         return self._render(
-            "held.html", asked, caller, title="Held", figure=figure, pool_fault=fault, pools=[f.name for f in known.held],
+            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[f.name for f in known.held],
             tried=what_if(asked.view), holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 

@@ -1,21 +1,27 @@
 """What people said of incidents, where others read it: in words, in the terminal, in plain lines, and in a replay as of then."""
 
+import re
 from dataclasses import replace
 from datetime import date
 
+import httpx
 import pytest
 from click.testing import CliRunner
-from pilots import NOW_US, app_of, opened, until
+from pilots import NOW_US, app_of, opened, toasts, until
 from test_as_it_was import stand
 from text_snapshot import screen_text
 
 from console.cli import cli
 from console.core.places import Place
 from console.core.run_list import library, run_list, runs_at
+from console.core.source import LedgerSource
 from console.core.standing_words import few_facts, standing_short, standing_words
 from console.core.triage import State, TriageBook, standing
 from console.core.view import View
 from console.tui.incident_screen import IncidentScreen
+from console.tui.silences_screen import SilencesScreen
+from console.web.app import create_app
+from console.web.gate import Gate, Role
 from runbooks.states import RunState, StepState
 
 HOUR = 3_600_000_000
@@ -59,8 +65,10 @@ def test_how_it_stands_is_said_with_who_when_and_until_when(finished, book, cloc
     assert words(replace(incident, growing=False)).startswith("open: a silence has ended with the incident, by kl")
     clock.us += 2 * HOUR
     assert words().startswith("open again since 2026-09-21 17:13:20.000Z: the time of a silence is over, by kl")
-    book.unsilence(incident, "seen\x1b[2J")
-    assert "\x1b" not in words()
+    book.silence(incident, HOUR, "seen\x1b[2J")
+    assert words().endswith(": seen\\x1b[2J")
+    book.unsilence(incident)
+    assert words().startswith("open: a silence was ended by kl")
 
 
 def test_what_was_said_later_is_not_known_at_an_earlier_moment(finished, book, clock):
@@ -154,3 +162,48 @@ def test_runs_are_as_far_as_they_had_come(run_state):
         late = [step for step in then.steps if step.changed_us > run.started_us]
         assert {(step.state, *step.findings) for step in late} <= {(StepState.PLANNED,)}
         assert run.changed_us == run.started_us or (then.state, then.conclusion) == (RunState.RUNNING, None)
+
+
+async def test_silences_are_listed_and_ended_in_the_terminal(live_scene, tmp_path):
+    app = app_of(live_scene.directory, tmp_path)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await opened(pilot, app)
+        first, second = app.known.incidents
+        for incident, length in ((first, "2h known\x07 fault"), (second, "10m")):
+            app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident.id))
+            app.do_silence(length)
+        app.attempt("silences")
+        await until(pilot, lambda: isinstance(app.screen, SilencesScreen) and app.screen.is_attached, "the list")
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        assert text.index(f"{second.id}: ABOUT TO END, 10m 00s left") < text.index(f"{first.id}: 2h 00m left")
+        assert "by kl 0.0 ms ago: known\\x07 fault" in text
+        await pilot.press("escape")
+        await pilot.pause()
+        app.attempt("unsilence", f"{second.id} seen")
+        assert [app.standing(i).state for i in (first, second)] == [State.SILENCED, State.OPEN]
+        app.attempt("unsilence", f"{second.id} again")
+        await until(pilot, lambda: "is not silent" in toasts(app), "the refusal")
+
+
+async def test_silences_are_listed_and_ended_in_the_browser(live_scene, tmp_path):
+    source = LedgerSource(live_scene.directory, now_us=lambda: NOW_US, engine="replay")
+    gate = Gate({"a-token-for-tests": Role.OPERATOR}, can_write=True)
+    web = create_app(source, gate, ("127.0.0.1",), tmp_path, patience_s=60)
+    headers = {"authorization": "Bearer a-token-for-tests"}
+    transport = httpx.ASGITransport(web)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+        assert "<h2>Silences</h2>" not in (await client.get("/incidents")).text
+        incident = source.read().incidents[0]
+        page = f"/incidents/{incident.id}"
+        assert "End the silence" not in (await client.get(page)).text
+        word = re.search(r'name="word" value="([^"]+)"', (await client.get(page)).text)[1]
+        for act, form in (("silence", {"length": "2h", "words": "known"}), ("unsilence", {})):
+            answer = await client.post(f"{page}/triage", data={"word": word, "act": act, **form})
+            assert answer.status_code == 303, answer.text
+            is_silent = act == "silence"
+            assert ("2h 00m left, until" in (await client.get("/incidents")).text) is is_silent
+            assert ("End the silence" in (await client.get(page)).text) is is_silent
+        again = await client.post(f"{page}/triage", data={"word": word, "act": "unsilence"})
+        assert again.status_code == 400
+        assert "is not silent" in again.text

@@ -127,16 +127,14 @@ async def test_keys_move_over_time_incidents_responses_and_pages(client, finishe
 
 async def test_a_view_that_is_paused_stays_so_from_screen_to_screen(client, finished):
     async with client() as asked:
-        at = finished.incidents[0].first_seen_us
         text = (await asked.get("/incidents?mode=paused&at=2026-09-21T14:13:21Z")).text
         assert 'data-stands="paused"' in text
-        assert "pointing at <time>2026-09-21 14:13:21Z" in text or "pointing at" in text
+        assert "pointing at" in text
         for link in re.findall(r'<a href="(/[^"#]*)"', text):
-            if not link.startswith(("/tables", "/go")):
+            if not link.startswith(("/tables", "/go")) and "mode=replay" not in link:
                 assert "mode=paused" in link and "at=2026-09-21T14:13:21Z" in link.replace("&amp;", "&"), link
         held = (await asked.get(f"/incidents/{finished.incidents[0].id}")).text
         assert 'data-stands="held"' in held
-        assert at
         latest = (await asked.get("/events?mode=paused&at=2026-09-21T14:13:20.1Z")).text
         times = re.findall(r"2026-09-21 14:13:(\d\d\.?\d*)", latest[latest.index("<tbody>") :])
         assert times

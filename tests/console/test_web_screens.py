@@ -491,11 +491,11 @@ async def test_tables_go_on_by_key_and_lose_no_row(tmp_path, monkeypatch, name):
 
 async def test_a_page_of_holders_goes_on_after_its_row_wherever_that_stands_by_then(storm):
     await storm.state.feed.fresh()
-    at_first = ask(storm.state.feed, "/held?q=x")
+    at_first = await ask(storm.state.feed, "/held?q=x")
     rows = pa.table({"worker": ["d"] * 5, "rid": list("abcde"), "pages": [9, 8, 7, 6, 5]})
     first = stretch("holders", rows, at_first, 2)
     assert (first.start, first.end, first.beginning) == (0, 2, None)
-    after = ask(storm.state.feed, first.later)
+    after = await ask(storm.state.feed, first.later)
     assert stretch("holders", rows, after, 2).start == 2
     grown = pa.table({"worker": ["d"] * 6, "rid": list("xabcde"), "pages": [99, 9, 80, 7, 6, 5]})
     assert stretch("holders", grown, after, 2).start == 3
