@@ -79,7 +79,7 @@ ACTIONS: tuple[Action, ...] = (
         command="silence", argument="LENGTH [WORDS]", writes=True,
     ),
     Action("unsilence", ("U",), "U", "end its silence", _MARKED, command="unsilence", argument="[ID] [WORDS]", writes=True),
-    Action("silences", (), "", "the silences that go on: who, why, until when", command="silences"),
+    Action("silences", (), "", "the silences that go on: who, why, until when", command="silences", web=False),
     Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
     Action(
         "run", ("r",), "r", "start the selected runbook; needs --write", _RUNS, 3, "start",

@@ -31,7 +31,22 @@ from console.web.charts import NotReadYet
 from console.web.tables import MAIN, columns_of
 
 IN_PAGE = frozenset(
-    {"open", "down", "up", "first", "last", "ack", "silence", "note", "copy", "theme", "command", "palette", "help"}
+    {
+        "open",
+        "down",
+        "up",
+        "first",
+        "last",
+        "ack",
+        "silence",
+        "unsilence",
+        "note",
+        "copy",
+        "theme",
+        "command",
+        "palette",
+        "help",
+    }
 )
 """What needs no other address."""
 REFUSALS = (CommandError, FilterError, BadRange, BadLink, PageNotFound, SavedViewError, WhatIfError)

@@ -123,7 +123,9 @@ async def test_the_address_is_the_replay_and_its_steps_are_the_cores(app, finish
         over = links_of((await client.get(f"/events?{at(last, '4,standing')}")).text)
         assert from_link(over["pause"]).cursor_us == first
         assert from_link(over["pause"]).replay.is_playing
-        started = re.search(r'href="([^"]+)" data-key="R"', (await client.get("/held")).text)[1].replace("&amp;", "&")
+        started = re.search(r'href="([^"]+)" data-action="replay"', (await client.get("/held")).text)[1].replace(
+            "&amp;", "&"
+        )
         assert dict(parse_qsl(urlsplit(started).query)) == {"at": rfc3339(first), "mode": "replay", "speed": "1"}
 
 

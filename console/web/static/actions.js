@@ -114,6 +114,7 @@ const IN_PAGE = {
   last: (_, all) => select((at, count) => count - 1),
   ack: (text) => kept("ack", text),
   silence: (text) => kept("silence", text),
+  unsilence: (text) => kept("unsilence", text),
   note: (text) => kept("note", text),
   copy: () => copy().catch((error) => say(error.message)),
   share: () => share().catch((error) => say(error.message)),
@@ -140,7 +141,7 @@ function perform(action, argument = "") {
 const KEY_OF_ROW = { ArrowDown: "j", ArrowUp: "k" };
 document.addEventListener("keydown", (event) => {
   const dialog = event.target.closest("dialog"); // one that was closed may still have the focus
-  const typing = dialog ? dialog.open : event.target.closest("input, select, textarea");
+  const typing = dialog ? dialog.open : event.target.closest("input:not([type=range]), select, textarea");
   const key = event.ctrlKey || event.metaKey ? `ctrl+${event.key.toLowerCase()}` : (selected() && KEY_OF_ROW[event.key]) || event.key;
   if (event.altKey || (typing && key !== "ctrl+k")) return;
   if (key === " " && event.target.closest("a, button, summary, .scroll")) return;
