@@ -26,8 +26,8 @@ from forensics.rows import worker_rows
 Row = dict[str, Any]
 Places = set[Place]
 LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
-SENDING_OTHERS = {"early-post", "room-collision", "source-reuse"}
-"""Faults by which another's bytes come under the reader's own tag."""
+SENDING_OTHERS = {"early-post", "room-collision", "short-handoff", "source-reuse"}
+"""Faults by which another's bytes come under the reader's own tag: a handoff cut short sends the rest of its page as it was, too."""
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
 
