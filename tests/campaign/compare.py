@@ -28,6 +28,7 @@ Places = set[Place]
 LOSS_WORDS = ("lost", "missing", "no record", "open tail", "dead writer")
 SENDING_OTHERS = {"early-post", "room-collision", "short-handoff", "source-reuse"}
 """Faults by which another's bytes come under the reader's own tag: a handoff cut short sends the rest of its page as it was, too."""
+UNORDERED = "undecided order"
 SEVERAL = "?"
 """Stands for the donor of pages whose bytes are several others'."""
 
@@ -141,8 +142,22 @@ class Comparison:
             self._everything_listed(rid, verdict)
         elif verdict["verdict"] == "unknown" and not self.drawn.decidable:
             self.judged.counts["contaminated, unknown by a poor record"] += 1
+        elif verdict["verdict"] == "unknown" and self._is_among_slots(rid, verdict):
+            self.judged.counts["contaminated, unknown among slots"] += 1
         else:
             self.judged.fail("recall", rid, f"{verdict['verdict']} ({verdict['reason']}): truth {_told(truth)}")
+
+    def _is_among_slots(self, rid: str, verdict: Row) -> bool:
+        """Whether all that is missed are pages that were filled slot by slot: a write that was under way meanwhile came
+        before some of the slots and after others, and no row says which, finer than clocks tell."""
+        grown = {
+            place_of(row["worker"], row["pool"], page)
+            for row in self.ledger.tables["pages"].to_pylist()
+            if row["op"] == "append"
+            for page in row["pages"] or ()
+        }
+        certain = {place for places in self.truth[rid].donors.values() for place in places}
+        return verdict["reason"] == UNORDERED and certain <= grown and certain <= self.pages(rid, "unknown")
 
     def _cleared(self, rid: str, verdict: Row) -> None:
         """Who read what nobody had written, or its own content in a wrong place, is never called clean."""

@@ -28,6 +28,7 @@ ENOUGH = 1_000
 BOUNDS = {
     ("lower bound", "contaminated, found"): 0.06,
     ("fine record, unknown", "fine record, responses"): 0.05,
+    ("contaminated, unknown among slots", "contaminated, truth"): 0.005,
 }
 """(count, of which) -> the largest share."""
 

@@ -134,6 +134,7 @@ async function show(address) {
 }
 async function redraw(whole) {
   try { await refresh(whole); hearing(true); } catch { hearing(false); }
+  if (waiting && !standing()) news(); // what was heard while the page stood may be newer than what it has just drawn
 }
 addEventListener("popstate", () => redraw(true));
 
