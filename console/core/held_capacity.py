@@ -27,6 +27,7 @@ REASONS = ("held", "quarantined", "in_transfer")
 """What keeps pages from being used; a gauge counts each."""
 HORIZON_S = 3600.0
 _STEPS = 120
+_LAST = ("worker", "pool", "t", "bin_us", "held", "free")
 SHORT_US, LONG_US = 60_000_000, 900_000_000
 """Over how long the rate of holds is taken: the last minute, and the last quarter of an hour."""
 _P90 = 1.2816
@@ -195,7 +196,7 @@ def held_figure(
     course: pa.Table | None = None,
 ) -> HeldFigure:
     """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a range."""
-    last = next(iter(rows_of(series.slice(max(len(series) - 1, 0)))), None)
+    last = {name: series[name][-1].as_py() for name in _LAST} if len(series) else None
     held = last["held"] or 0.0 if last else 0.0
     room = held + (last["free"] or 0) if last else 0.0
     begins, length = (last["t"], last["bin_us"]) if last else (0, 0)
