@@ -5,12 +5,15 @@ Invariant: a move never leaves the record; what shows all of it again is the ran
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from console.core.rollup import Rollup
-from console.core.time_range import ALL, Span, TimeRange, rfc3339
+from console.core.time_range import ALL, BadRange, Span, TimeRange, moment_us, rfc3339
 from console.core.view import View
 
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?Z")
+DAY_US = 86_400_000_000
 STRETCHES = 20
 """`[` and `]` move by one of so many equal parts of what is looked at."""
 _LEAST_US = 1_000
@@ -44,6 +47,21 @@ def incident_beside(known: Rollup, looked: tuple[int, int], at_us: int, by: int)
     if by > 0:
         return min((t for t in inside if t > at_us), default=None)
     return max((t for t in inside if t < at_us), default=None)
+
+
+def moment_in(text: str, looked: tuple[int, int]) -> int:
+    """A moment as somebody writes it, us UTC: in RFC 3339, or as a time of day (`02:28:51Z`), the last such in [first,
+    last] of what is looked at. Raises BadRange, also for one that is outside of it."""
+    first, last = looked
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock is None:
+        at = moment_us(text)
+    else:
+        at = moment_us(f"{rfc3339(last).partition('T')[0]}T{text.strip()}")
+        at -= DAY_US if at > last else 0
+    if not first <= at <= last:
+        raise BadRange(f"{text} is outside of what is looked at; :range all shows the whole record")
+    return at
 
 
 def zoomed(view: View, known: Rollup, looked: tuple[int, int], factor: float) -> View:

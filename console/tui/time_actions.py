@@ -11,8 +11,8 @@ from textual.worker import Worker, WorkerState
 
 from console.core.as_it_was import snapshot_at
 from console.core.snapshot import Snapshot
-from console.core.time_moves import pointed, stepped, zoomed
-from console.core.time_range import ALL, moment_us, parse_range
+from console.core.time_moves import moment_in, pointed, stepped, zoomed
+from console.core.time_range import ALL, parse_range
 from console.core.view import SPEEDS, Cue, Mode
 from console.tui.app_base import DeskApp, Refused
 
@@ -47,10 +47,7 @@ class TimeActions(DeskApp):
     def do_at(self, text: str) -> None:
         """Point at a moment."""
         looked = self.looked()
-        at = moment_us(text)
-        if not looked[0] <= at <= looked[1]:
-            raise Refused(f"{text} is outside of what is looked at; :range all shows the whole record")
-        self.change(pointed(self.desk.view, looked, at))
+        self.change(pointed(self.desk.view, looked, moment_in(text, looked)))
 
     def do_earlier(self, _: str = "") -> None:
         """Point one stretch earlier."""

@@ -21,8 +21,8 @@ from console.core.places import TABS, Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.core.saved_views import SavedViewError, load_views
-from console.core.time_moves import extent, pointed, stepped, zoomed
-from console.core.time_range import ALL, BadRange, moment_us, parse_range
+from console.core.time_moves import extent, moment_in, pointed, stepped, zoomed
+from console.core.time_range import ALL, BadRange, parse_range
 from console.core.view import SPEEDS, Cue, Mode, Sort, View
 from console.core.view_link import BadLink, absolute, to_link, to_query
 from console.core.what_if import WhatIfError, with_what_if_of
@@ -149,10 +149,8 @@ def _ranged(asked: Asked, text: str) -> View:
 
 
 def _at(asked: Asked, text: str) -> View:
-    looked, at = _looked(asked), moment_us(text)
-    if not looked[0] <= at <= looked[1]:
-        raise BadRange(f"{text} is outside of what is looked at; :range all shows the whole record")
-    return pointed(asked.view, looked, at)
+    looked = _looked(asked)
+    return pointed(asked.view, looked, moment_in(text, looked))
 
 
 def _stepped(by: int) -> Callable[[Asked, str], View]:

@@ -6,8 +6,8 @@ import pytest
 
 from console.core.filter_completion import completions
 from console.core.looking import fields_of, left_of, looking
-from console.core.time_moves import extent, pointed, stepped, zoomed
-from console.core.time_range import ALL, Span, TimeRange
+from console.core.time_moves import extent, moment_in, pointed, stepped, zoomed
+from console.core.time_range import ALL, BadRange, Span, TimeRange
 from console.core.view import Cue, View
 from console.core.what_if import WhatIfError, what_if_of, what_if_words, with_what_if_of
 from console.tui.charts import blocks, braille, course, layered, placed, resampled
@@ -120,3 +120,24 @@ def test_now_is_the_walls_while_somebody_writes_and_the_end_of_what_nobody_write
         at = looking(each, past, NOW + day)
         assert at.now_us == known.first_us + 100_001
         assert at.now_words == "now = 14:13:20Z, the moment replayed"
+
+
+DAY = 86_400_000_000
+MIDNIGHT = 1_790_035_200_000_000  # 2026-09-22T00:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("00:00:02Z", MIDNIGHT + 2_000_000), (" 23:59:58.5Z ", MIDNIGHT - 1_500_000), ("2026-09-21T23:59:59Z", MIDNIGHT - 1_000_000),
+        ("12:00:00Z", MIDNIGHT - DAY // 2),
+    ],
+)  # fmt: skip
+def test_a_time_of_day_is_the_last_such_in_what_is_looked_at(text, found):
+    assert moment_in(text, (MIDNIGHT - DAY, MIDNIGHT + 5_000_000)) == found
+
+
+@pytest.mark.parametrize("text", ["12:00:00Z", "2026-09-20T00:00:00Z", "25:00:00Z", "12:00"])
+def test_a_moment_outside_or_unreadable_is_refused(text):
+    with pytest.raises(BadRange):
+        moment_in(text, (MIDNIGHT, MIDNIGHT + 5_000_000))
