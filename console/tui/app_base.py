@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -120,13 +121,13 @@ class DeskApp(App[None]):
         """What people said of this ledger's incidents. Raises TriageError."""
         return TriageBook(self.around.state, self.source.path, who=self.around.who, now_us=self.now_us)
 
+    @abstractmethod
     def redraw(self) -> None:
         """Draw the screen that is seen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show_view(self, view: View) -> None:
         """Go to where a view looks."""
-        raise NotImplementedError
 
     def say_once(self, words: str) -> None:
         """A message that is not repeated while the console is open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from console.core.export import FORMATS, Exported, export
 from console.core.redaction import Redaction
 from console.core.sheet import Sheet, Shown, shown
@@ -18,9 +20,9 @@ def unfiltered(sheet: Sheet, view: View, now_us: int) -> tuple[Sheet, Shown]:
 class OwnTables(DeskScreen):
     """A screen over the desk with tables of its own."""
 
+    @abstractmethod
     def tables(self) -> tuple[tuple[Sheet, Shown], ...]:
         """The tables that are shown, as the view leaves them. Raises Refused where nothing is shown yet."""
-        raise NotImplementedError
 
     def exported(self, fmt: str) -> tuple[tuple[Exported, str], ...]:
         """The files of what is shown, and of each in words how much it holds."""

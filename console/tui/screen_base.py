@@ -5,6 +5,7 @@ Invariant: a screen draws from `app.desk` and changes it only through the app.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -70,13 +71,13 @@ class DeskScreen(Screen[None]):
         yield Static(id="footer", markup=False)
         yield Static(id="too-small", markup=False)
 
+    @abstractmethod
     def compose_body(self) -> ComposeResult:
         """The middle of the screen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw_body(self, width: int) -> None:
         """Draw the middle from the desk."""
-        raise NotImplementedError
 
     def on_mount(self) -> None:
         """First paint: only now everything is there that is drawn on."""

@@ -116,7 +116,7 @@ def _file(name: str, fmt: str, asked: Asked, visitor: Visitor, runs: RunForms) -
     known = asked.rollup
     if known is None:
         raise NotReadYet
-    sheet = run_table(name, runs.listed(asked.clock_us)) if name in RUN_TABLES else sheet_asked(name, asked)
+    sheet = run_table(name, runs.listed_in(asked)) if name in RUN_TABLES else sheet_asked(name, asked)
     left = left_of(sheet, asked)
     _note_names(asked, visitor, f"{name}.{fmt}, {len(left.rows)} rows")
     return export(known, sheet, left, asked.view, fmt, _redaction(visitor))

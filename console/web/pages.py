@@ -24,7 +24,7 @@ from console.core.places import Place
 from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
-from console.core.run_list import STEP_MARKS, RunList, expectation, located, next_words, outcome, run_words, runs_at
+from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
@@ -107,7 +107,7 @@ class Pages:
         if place is Place.RUNS:
             return self._render(
                 "runs.html", asked, caller, title="Runbook", words_of=run_words,
-                listed=in_order_of(self._listed(asked), asked.view.sort), marks=STEP_MARKS,
+                listed=in_order_of(self._runs.listed_in(asked), asked.view.sort), marks=STEP_MARKS,
                 outcome=outcome, next_words=next_words, next_step=next_step, standing=STANDING, ended=self._runs.ended(),
                 located=located, expectation=expectation, has_engine=self._runs.setting.engine is not None,
                 may_run=self._may_write(asked, caller) and self._runs.setting.may_start,
@@ -207,10 +207,6 @@ class Pages:
         listed = event_list(asked)
         rows = grid(listed.sheet, listed.left, asked, len(listed.left.rows))
         return self._render("events.html", asked, caller, title="Events", listed=listed, rows=rows)
-
-    def _listed(self, asked: Asked) -> RunList:
-        listed = self._runs.listed(asked.clock_us)
-        return listed if asked.view.replay is None else runs_at(listed, asked.moment_us)
 
     def _may_write(self, asked: Asked, caller: Caller) -> bool:
         """Whether forms are drawn: never over the record as it was."""

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
-from console.core.run_list import RunList, library, run_list
+from console.core.run_list import RunList, library, run_list, runs_at
 from console.core.run_start import Order, Orders, RunSetting, Start, StartRefused, start
+from console.web.asked import Asked
 from console.web.gate import Visitor
 from runbooks.going_on import next_step
 
@@ -34,6 +35,11 @@ class RunForms:
     def listed(self, now_us: int) -> RunList:
         """Runbooks and runs as they are now."""
         return run_list(self.setting.directory, library(datetime.fromtimestamp(now_us / 1e6, UTC).date()))
+
+    def listed_in(self, asked: Asked) -> RunList:
+        """The same as an address shows them: in a replay as far as they had come by its moment."""
+        listed = self.listed(asked.clock_us)
+        return listed if asked.view.replay is None else runs_at(listed, asked.moment_us)
 
     def ended(self) -> tuple[str, ...]:
         """What the processes that were started here have said last, the latest first."""

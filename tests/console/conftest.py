@@ -16,6 +16,7 @@ from text_snapshot import TextExtension
 
 from console.core.snapshot import Snapshot
 from console.core.source import LedgerSource
+from console.core.triage import TriageBook
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -51,6 +52,26 @@ def finished(finished_ledger) -> Snapshot:
     reading = LedgerSource(finished_ledger, now_us=lambda: 1_790_000_100_000_000).read()
     assert isinstance(reading, Snapshot), reading
     return reading
+
+
+class TriageClock:
+    """Microseconds UTC, moved by hand."""
+
+    us = 1_790_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.us
+
+
+@pytest.fixture
+def clock() -> TriageClock:
+    return TriageClock()
+
+
+@pytest.fixture
+def book(tmp_path, finished_ledger, clock) -> TriageBook:
+    """What people say of the finished ledger, at the time of `clock`."""
+    return TriageBook(tmp_path / "state", finished_ledger, who="kl", now_us=clock)
 
 
 @pytest.fixture

@@ -28,23 +28,6 @@ HOUR = 3_600_000_000
 T0 = 1_790_000_000_000_000
 
 
-class Clock:
-    us = T0
-
-    def __call__(self) -> int:
-        return self.us
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def book(tmp_path, finished_ledger, clock) -> TriageBook:
-    return TriageBook(tmp_path / "state", finished_ledger, who="kl", now_us=clock)
-
-
 def test_how_it_stands_is_said_with_who_when_and_until_when(finished, book, clock):
     incident = replace(finished.incidents[0], growing=True)
 

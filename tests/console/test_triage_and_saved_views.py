@@ -14,27 +14,9 @@ from console.core.view import Sort, View
 HOUR = 3_600_000_000
 
 
-class Clock:
-    def __init__(self):
-        self.us = 1_790_000_000_000_000
-
-    def __call__(self) -> int:
-        return self.us
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 @pytest.fixture
 def incident(finished):
     return replace(finished.incidents[0], growing=True)
-
-
-@pytest.fixture
-def book(tmp_path, finished_ledger, clock) -> TriageBook:
-    return TriageBook(tmp_path / "state", finished_ledger, who="kl", now_us=clock)
 
 
 def state(incident, book, clock) -> State:

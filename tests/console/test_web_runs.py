@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from contextlib import closing
 
 import httpx
 import pytest
@@ -14,7 +15,11 @@ from console.core.run_start import RunSetting
 from console.core.source import LedgerSource
 from console.web.app import create_app
 from console.web.gate import Gate, Role
+from runbooks.engine_client import read_engine_file
+from runbooks.lookup import find_runbook
+from runbooks.plan import make_plan
 from runbooks.states import RunState
+from runbooks.store import RunStore
 
 NOW = 1_790_000_060_000_000
 TOKENS = {"token-of-a-viewer": Role.VIEWER, "token-of-an-operator": Role.OPERATOR}
@@ -141,3 +146,19 @@ async def test_news_of_a_run_is_news_of_the_page(here, tmp_path, run_state):
     async with client_of(app) as client:
         assert "AUDIT LOG BROKEN" in (await client.get("/runs")).text
     await feed.close()
+
+
+async def test_a_file_of_runs_from_a_replay_knows_none_that_came_later(here, tmp_path, run_state, engine_file):
+    with closing(RunStore(run_state)) as store:
+        plan = make_plan(find_runbook("RB-01", TODAY), {}, read_engine_file(engine_file))
+        store.create("rb01-later", plan, NOW)
+    async with client_of(app_of(here, tmp_path / "state", RunSetting(run_state))) as client:
+        await client.get("/incidents")
+
+        async def runs(query: str) -> set[str]:
+            lines = (await client.get(f"/tables/runs.jsonl{query}")).text.splitlines()
+            return {json.loads(line)["run"] for line in lines}
+
+        now, past = await runs(""), await runs("?mode=replay&at=2026-09-21T14:13:20.5Z")
+    assert now - past == {"rb01-later"}
+    assert past
