@@ -8,7 +8,7 @@ Order: time, then worker, epoch, seq.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from console.core.filter_language import Filter
 from console.core.filter_rows import filter_rows
+from console.core.sheet import SOURCE
 from console.core.time_range import Span
 from engine.ledger.reader import Ledger
 from engine.ledger.schema import TABLE_NAMES
@@ -49,9 +50,12 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True, order=True)
 class EventKey:
-    """The place of one event; places are ordered as events are."""
+    """The place of one event; places are ordered as events are. `source`: of which ledger, where those of several stand
+    together.
+    """
 
     t_us: int
+    source: str = field(default="", kw_only=True)
     worker: str
     epoch: int
     seq: int
@@ -72,6 +76,8 @@ class EventPage:
 
 class Events:
     """The events of one reading of a ledger. `names`: where the `receive` rows of requests stand, if not in it."""
+
+    columns = COLUMNS
 
     def __init__(self, ledger: Ledger, names: pa.Table | None = None) -> None:
         # Lists are in no column of an event, and cost the most to pick rows of.
@@ -143,7 +149,7 @@ class Events:
         return EventPage(
             _joined(kept),
             hidden,
-            self._at(start) if start > low else None,
+            key if start > low else None,
             self._at(at) if at < high else None,
             high - low,
         )
@@ -242,8 +248,16 @@ class Events:
 
 def key_at(rows: pa.Table, at: int) -> EventKey:
     """The key of one of the rows."""
-    t = rows["t"].cast(pa.int64())[at].as_py()
-    return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
+    row = rows.slice(at, 1)
+    return keys_of(row)[0]
+
+
+def keys_of(rows: pa.Table) -> list[EventKey]:
+    """The key of every row."""
+    columns = [rows["t"].cast(pa.int64()), *(rows[name] for name in ("worker", "epoch", "seq"))]
+    sources = rows[SOURCE].to_pylist() if SOURCE in rows.column_names else [""] * len(rows)
+    places = zip(*(column.to_pylist() for column in columns), sources, strict=True)
+    return [EventKey(t, worker, epoch, seq, source=source) for t, worker, epoch, seq, source in places]
 
 
 def _without_lists(table: pa.Table) -> pa.Table:

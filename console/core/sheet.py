@@ -19,6 +19,9 @@ from console.core.time_range import Span
 from console.core.view import Sort, View
 from forensics.catalogue import Column
 
+SOURCE = "source"
+"""The column that says of which ledger a row is, where those of several stand together."""
+
 
 @dataclass(frozen=True)
 class Sheet:

@@ -97,7 +97,8 @@ class View:
     """Place, time, filter, sort, mode and selection.
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
-    that is pointed at, and the position of a replay. `options` are what one screen alone knows, as (name, value), sorted.
+    that is pointed at, and the position of a replay. `ledger`: its name, or `ledger_names.ALL`; None = the console's one
+    ledger, or the first. `options` are what one screen alone knows, as (name, value), sorted.
     """
 
     place: Place = Place.OVERVIEW
@@ -112,6 +113,7 @@ class View:
     page: int | None = None
     pool: str | None = None
     title: str = ""
+    ledger: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     def on(self, cue: Cue) -> View:
