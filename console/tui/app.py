@@ -16,7 +16,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.worker import Worker, WorkerState
 
-from console.core.actions import ACTIONS, Action
+from console.core.actions import BY_ID, Action
 from console.core.desk import Desk
 from console.core.filter_language import FilterError
 from console.core.ledger_names import ledger_names
@@ -44,7 +44,6 @@ from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
 """A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
-BY_ID = {action.id: action for action in ACTIONS}
 
 
 class ConsoleApp(PromptActions, TimeActions, KeptActions):

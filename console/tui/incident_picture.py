@@ -13,7 +13,11 @@ from console.core.lineage import Lineage
 from console.core.page_events import PageStory
 from console.core.page_map import PageMap, incident_area, page_map
 from console.core.snapshot import Snapshot
+from console.tui.notices import Notice
 
+WORKING = Notice(
+    "Working out its pages …", "Which they were, whose content stood there, and what happened in which order.", "esc goes back."
+)  # fmt: skip
 MAP_ROWS, MAP_MARGIN_US = 8, 5_000_000
 
 

@@ -6,6 +6,7 @@ present one is not drawn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ from console.core.view import Cue
 from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.incident_lines import crumb_line, fact_lines, note_lines, reading_table
-from console.tui.incident_picture import Asked, Told, mapped, told_of
+from console.tui.incident_picture import WORKING, Asked, Told, mapped, told_of
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import (
     LEGEND,
@@ -54,16 +55,16 @@ MOST_PAGES = {False: 6, True: 14}
 MOST_NOTES = {False: 3, True: 8}
 """Lines of notes in sight, likewise."""
 
-WORKING = Notice(
-    "Working out its pages …", "Which they were, whose content stood there, and what happened in which order.", "esc goes back."
-)  # fmt: skip
-
 
 class IncidentScreen(OwnTables, BackgroundScreen):
     """Lineage and event order."""
 
     PLACE: ClassVar[Place] = Place.INCIDENT
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.INCIDENT)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "responses": ("responses-rule", "responses-titles"), "pages": ("victim", "lineage-rule", "proof"),
+        "events": ("events-rule", "proof"), "notes": ("notes-rule",),
+    }  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         if told is None:
             return
         wide = width >= 140
-        right = width - LEFT_WIDTH if wide else width
+        right = self._right(width)
         about, page = replace(told.asked, page=None), self._page(told.known)
         if self._is_new("pages", about, page, width):
             self.query_one("#victim", Static).update(victim_line(shown, reading, told.known, width, palette))
@@ -142,11 +143,15 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         if wide:
             if self._is_new("left", about, width):
                 self._draw_left(shown, incident, reading)
-            self._draw_map(shown, incident, right)
+            self._draw_map(shown, incident, width - LEFT_WIDTH)
+
+    def _right(self, width: int) -> int:
+        """Columns of the panes on the right, or of one that is alone."""
+        return width - LEFT_WIDTH if width >= 140 and self.alone is None else width
 
     def _is_new(self, part: str, *of: object) -> bool:
         """Whether a part of the screen was last drawn of something else, or never."""
-        drawn_of = (*of, self.app.theme)
+        drawn_of = (*of, self.app.theme, self.alone)
         if self._drawn_of.get(part) == drawn_of:
             return False
         self._drawn_of[part] = drawn_of
@@ -209,11 +214,12 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         app = self.console_app
         stands, now = app.standing(incident), app.moment_us()
         listed, head = self.query_one("#notes", LineList), self.query_one("#notes-rule", Static)
-        listed.display = head.display = stands.last is not None or bool(stands.notes)
-        if not listed.display:
+        none = stands.last is None and not stands.notes
+        listed.set_class(none, "-absent")
+        head.set_class(none, "-absent")
+        if none:
             return
-        wide = width >= 140
-        inner = width - LEFT_WIDTH if wide else width
+        wide, inner = width >= 140, self._right(width)
         lines = note_lines(standing_facts(stands, now), inner)
         listed.styles.height = min(len(lines), MOST_NOTES[wide])
         listed.show(lines)
@@ -268,7 +274,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     def _draw_left(self, shown: Snapshot, incident: Incident, reading: Reading) -> None:
         desk, palette = self.console_app.desk, self.palette
-        inner = LEFT_WIDTH - 1
+        inner = (self.app.size.width if self.alone == "responses" else LEFT_WIDTH) - 1
         self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(desk.readings)}"))
         titles, lines = reading_table(shown, incident, inner, palette)
         self.query_one("#responses-titles", Static).update(titles)
@@ -308,6 +314,9 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     @on(LineList.Opened, "#pages")
     def _to_events(self) -> None:
+        if self.alone is not None:
+            self.zoom("events")
+            self.draw()
         self.query_one("#events", LineList).focus()
 
     @on(LineList.Moved, "#events")
@@ -327,8 +336,9 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         self.draw()
 
     def do_back(self) -> None:
-        """To the list."""
-        self.console_app.leave_incident()
+        """All panes again, else to the list."""
+        if not self.do_restore():
+            self.console_app.leave_incident()
 
     def do_next_found(self) -> None:
         """The next page with a foreign read, over responses and round."""
