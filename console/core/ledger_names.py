@@ -1,6 +1,6 @@
 """What ledgers that are open together are called.
 
-Invariant: no two have one name, and none is `ALL`; a name is the directory's own, with as many of its parents before it as
+Invariant: no two have one name, and none is `ALL_LEDGERS`; a name is the directory's own, with as many of its parents before it as
 tell it apart.
 """
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-ALL = "all"
+ALL_LEDGERS = "all"
 """Not one ledger: all of them at once."""
 
 
@@ -22,7 +22,7 @@ def ledger_names(paths: Sequence[Path]) -> tuple[str, ...]:
         names = ["/".join(own[-n:]) for own, n in zip(parts, lengths, strict=True)]
         times = Counter(names)
         longer = [
-            min(n + 1, len(own)) if times[name] > 1 or name == ALL else n
+            min(n + 1, len(own)) if times[name] > 1 or name == ALL_LEDGERS else n
             for own, n, name in zip(parts, lengths, names, strict=True)
         ]
         if longer == lengths:

@@ -16,9 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from console.core.detectors import Detector
 from console.core.held_capacity import HeldFigure, WhatIf
 from console.core.incidents import Incident
-from console.core.ledger_names import ALL
+from console.core.latency import LatencyFigure, latency_figure
+from console.core.ledger_names import ALL_LEDGERS
 from console.core.merged_events import OWN_SOURCE, MergedEvents, in_time, with_source
 from console.core.owners import Owners
 from console.core.rollup import LATEST_EVENTS, Rollup
@@ -41,7 +43,7 @@ class MergedRollup(Rollup):
     @property
     def name(self) -> str:
         """Of all of them."""
-        return ALL
+        return ALL_LEDGERS
 
     def of(self, incident: Incident) -> Rollup:
         """Of the ledger that an incident is of."""
@@ -52,6 +54,17 @@ class MergedRollup(Rollup):
         """The incidents of all ledgers, as one ledger's stand: gravest first."""
         found = [replace(i, source=source) for source, part in self.parts.items() for i in part.incidents]
         return tuple(found[at] for at in _order(found))
+
+    @cached_property
+    def detectors(self) -> tuple[Detector, ...]:
+        """None: each ledger's engine has its own."""
+        return ()
+
+    @cached_property
+    def latency(self) -> LatencyFigure:
+        """None: lengths of several engines are no figure."""
+        part = next(iter(self.parts.values()))
+        return latency_figure(*(part.tables[name].slice(0, 0) for name in ("fast-prefill", "prefill-times")))
 
     @cached_property
     def sheets(self) -> dict[str, Sheet]:
@@ -85,7 +98,7 @@ def merged_rollup(parts: Mapping[str, Rollup]) -> MergedRollup:
         "tenants": list(dict.fromkeys(tenant for part in rollups for tenant in part.head["tenants"])),
         "fingerprint": ",".join(part.fingerprint for part in rollups), "strip": None,
     }  # fmt: skip
-    return MergedRollup(Path(ALL), head, tables, dict(parts))
+    return MergedRollup(Path(ALL_LEDGERS), head, tables, dict(parts))
 
 
 @dataclass(frozen=True, eq=False)

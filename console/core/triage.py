@@ -104,10 +104,11 @@ def _graver(incident: Incident, entry: Entry) -> bool:
 
 @dataclass(frozen=True)
 class Silence:
-    """A silence that goes on. `left_us` until it ends."""
+    """A silence that goes on. `left_us` until it ends; `of`: the incident's id and its ledger, as `Incident` has them."""
 
     entry: Entry
     left_us: int
+    of: tuple[str, str]
 
     @property
     def ends_soon(self) -> bool:
@@ -122,7 +123,7 @@ def silences(incidents: Iterable[Incident], entries: Iterable[Entry], now_us: in
         stands = standing(incident, said, now_us)
         if stands.state is State.SILENCED:
             entry = [e for e in said if e.incident == incident.key and e.act is Act.SILENCE][-1]
-            found.append(Silence(entry, (stands.until_us or now_us) - now_us))
+            found.append(Silence(entry, (stands.until_us or now_us) - now_us, (incident.id, incident.source)))
     return tuple(sorted(found, key=lambda silence: silence.left_us))
 
 

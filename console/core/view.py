@@ -97,7 +97,7 @@ class View:
     """Place, time, filter, sort, mode and selection.
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
-    that is pointed at, and the position of a replay. `ledger`: its name, or `ledger_names.ALL`; None = the console's one
+    that is pointed at, and the position of a replay. `ledger`: its name, or `ledger_names.ALL_LEDGERS`; None = the console's one
     ledger, or the first. `options` are what one screen alone knows, as (name, value), sorted.
     """
 

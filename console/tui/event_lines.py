@@ -5,15 +5,18 @@ Invariant: a row's key names the event's place in the record, and nothing of the
 
 from __future__ import annotations
 
+import json
+
 from rich.text import Text
 
 from console.core.event_window import EventWindow
-from console.core.events import EventKey, key_at
+from console.core.events import EventKey, keys_of
 from console.core.marks import VERDICT_MARKS
 from console.core.owners import Owners
 from console.core.printable import NOTHING, printable, shorten
+from console.core.sheet import SOURCE
 from console.core.times import clock_ms, moment
-from console.tui.columns import Column, fit, heading, row_text
+from console.tui.columns import Column, fit, heading, row_text, source_column
 from console.tui.line_list import CURSOR, Line
 from console.tui.lines import cut, owner_text
 from console.tui.palette import Palette
@@ -24,21 +27,20 @@ DETAIL_LINES = 3
 
 def key_text(key: EventKey) -> str:
     """An event's key as the key of a line."""
-    return f"{key.t_us}|{key.worker}|{key.epoch}|{key.seq}"
+    return json.dumps([key.t_us, key.source, key.worker, key.epoch, key.seq])
 
 
 def key_of_text(text: str) -> EventKey:
-    """And back; a worker's name may hold anything."""
-    t, _, rest = text.partition("|")
-    worker, epoch, seq = rest.rsplit("|", 2)
-    return EventKey(int(t), worker, int(epoch), int(seq))
+    """And back; names may hold anything."""
+    t, source, worker, epoch, seq = json.loads(text)
+    return EventKey(t, worker, epoch, seq, source=source)
 
 
 def event_table(window: EventWindow, owners: Owners, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Titles and rows."""
 
     def verdict(row: Row) -> Text:
-        found = window.verdicts.get(row["rid"])
+        found = window.verdict_of(row)
         return Text(VERDICT_MARKS[found].glyph, style=palette.verdict(found, bold=True)) if found else Text(" ")
 
     def tenant(row: Row) -> Text:
@@ -56,9 +58,11 @@ def event_table(window: EventWindow, owners: Owners, width: int, palette: Palett
         Column("PAGES", 6, lambda r: NOTHING if r["pages"] is None else f"{r['pages']:,}", priority=3, right=True),
         Column("SAYS", 16, lambda r: printable(r["says"] or ""), flexible=True),
     ]
-    fitted = fit(columns, width - len(CURSOR) - 1)  # the last is the scroll bar's
     rows = rows_of(window.rows)
-    lines = [Line(key_text(key_at(window.rows, i)), row_text(fitted, row)) for i, row in enumerate(rows)]
+    if SOURCE in window.rows.column_names:
+        columns.insert(1, source_column(lambda r: str(r[SOURCE]), rows))
+    fitted = fit(columns, width - len(CURSOR) - 1)  # the last is the scroll bar's
+    lines = [Line(key_text(key), row_text(fitted, row)) for key, row in zip(keys_of(window.rows), rows, strict=True)]
     titles = Text(" " * len(CURSOR), style=palette.quiet, end="").append_text(heading(fitted))
     return titles, lines
 
@@ -69,12 +73,13 @@ def event_detail(window: EventWindow, key: EventKey, width: int, palette: Palett
     if at is None:
         return [cut(Text("", end=""), width)] * DETAIL_LINES
     row = rows_of(window.rows.slice(at, 1))[0]
-    where = f" {moment(row['t'])}  {printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
+    source = f"{printable(row[SOURCE])}  " if SOURCE in row else ""
+    where = f" {moment(row['t'])}  {source}{printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
     first = Text(where, end="", style=palette.strong)
     second = Text(f" {row['table']}.{printable(row['op'])}", end="")
     second.append(f"  pool {printable(row['pool'])}" * (row["pool"] is not None))
     second.append(f"  response {printable(row['rid'])}  tenant {printable(row['tenant'])}" * (row["rid"] is not None))
-    found = window.verdicts.get(row["rid"])
+    found = window.verdict_of(row)
     if found is not None:
         mark = VERDICT_MARKS[found]
         second.append(f"  {mark.glyph} {mark.word}", style=palette.verdict(found, bold=True))

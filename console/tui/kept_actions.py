@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from console.core.incidents import Incident
 from console.core.saved_views import load_views, save_view
 from console.core.time_range import length_us
-from console.core.triage import TriageError, silences
-from console.tui.app_base import DeskApp, Refused
+from console.core.triage import TriageBook, TriageError, silences
+from console.tui.app_base import Refused
+from console.tui.reading_actions import ReadingActions
 from console.tui.silences_screen import SilencesScreen
 
 
-class KeptActions(DeskApp):
+class KeptActions(ReadingActions):
     """Seen, silenced, noted, saved."""
 
-    def _chosen(self) -> Incident:
+    def _chosen(self) -> tuple[Incident, TriageBook]:
         if self.desk.view.replay is not None:
             raise Refused("this is a replay of what was: F goes back to what is, and there it can be said")
         incident = self.desk.incident
         if incident is None:
             raise Refused("no incident is selected; 2 lists them")
-        return incident
+        return self.own(incident)
 
     def do_ack(self, words: str = "") -> None:
         """Say that an incident is seen as it stands now."""
-        incident = self._chosen()
-        self.book().ack(incident, words)
+        incident, book = self._chosen()
+        book.ack(incident, words)
         self._heard(f"{incident.id} is acknowledged; it opens again if it grows")
 
     def do_silence(self, text: str) -> None:
         """Silence an incident for a time."""
-        incident, (length, _, words) = self._chosen(), text.partition(" ")
-        self.book().silence(incident, length_us(length), words)
+        (incident, book), (length, _, words) = self._chosen(), text.partition(" ")
+        book.silence(incident, length_us(length), words)
         self._heard(f"{incident.id} is silent for {length}, or until it is over")
 
     def do_unsilence(self, text: str = "") -> None:
         """End the silence of an incident before its time: of the one that is named, else of the selected one."""
         name, _, words = text.partition(" ")
         named = self.known.incident(name)
-        incident = self._chosen() if named is None or self.desk.view.replay is not None else named
-        self.book().unsilence(incident, text if named is None else words)
+        incident, book = self._chosen() if named is None or self.desk.view.replay is not None else self.own(named)
+        book.unsilence(incident, text if named is None else words)
         self._heard(f"the silence of {incident.id} is ended")
 
     def do_silences(self) -> None:
@@ -48,8 +51,8 @@ class KeptActions(DeskApp):
 
     def do_note(self, words: str) -> None:
         """Note something of an incident."""
-        incident = self._chosen()
-        self.book().note(incident, words)
+        incident, book = self._chosen()
+        book.note(incident, words)
         self._heard(f"noted of {incident.id}")
 
     def _heard(self, words: str) -> None:
@@ -60,18 +63,19 @@ class KeptActions(DeskApp):
     def listen(self) -> None:
         """Read again what people have said; what cannot be read is said once."""
         try:
-            book = self.book()
-            self.said = book.entries()
+            self.said, faults = self.heard()
         except (TriageError, OSError) as error:
             self.said = ()
             self.say_once(f"what was said of incidents cannot be read: {error}")
             return
-        for fault in book.faults():
+        for fault in faults:
             self.say_once(fault)
 
     def do_save_view(self, name: str) -> None:
         """Save the view under a name."""
-        save_view(self.around.views, name, self.desk.view)
+        # A view of one ledger is one of whichever is looked at.
+        view = self.desk.view if self.is_all else replace(self.desk.view, ledger=None)
+        save_view(self.around.views, name, view)
         self.say(f"{name} is saved in {self.around.views}; :view {name} opens it")
 
     def do_view(self, name: str) -> None:
