@@ -109,8 +109,8 @@ def plain_runs(listed: RunList) -> Iterator[str]:
     if listed.problem:
         yield f"the runs cannot be read: {printable(listed.problem)}"
         return
-    if listed.at_us is not None:
-        yield f"runs as far as they had come at {moment(listed.at_us)}"
+    if listed.moment_words:
+        yield printable(listed.moment_words)
     for book in listed.runbooks:
         yield f"runbook {book.head.id} {book.head.version}, severity {book.head.severity}, {printable(book.head.title)}"
     for run in listed.runs:

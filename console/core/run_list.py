@@ -5,13 +5,16 @@ Invariant: nothing here runs or changes one; a state directory is read where it 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
 from console.core.printable import counted
+from console.core.times import moment
+from runbooks.course import Course, courses, run_at
 from runbooks.errors import EvidenceBroken, RunbookError
 from runbooks.going_on import STANDING, next_step, question_of
 from runbooks.lint import lint_files
@@ -44,6 +47,7 @@ class RunList:
     """`runs`: the latest first, `more` of them left out. `problem`: why runs cannot be read, else empty.
 
     `audit`: how whole the audit log is, in words; `broken`: that it is not. `at_us`: of which moment, None = now.
+    `courses`: what the audit log tells of runs, by run; `untold`: runs of which it does not tell how they stood at `at_us`.
     """
 
     runbooks: tuple[Runbook, ...]
@@ -53,6 +57,19 @@ class RunList:
     audit: str = "no audit log yet"
     broken: bool = False
     at_us: int | None = None
+    courses: Mapping[str, Course] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+
+    @property
+    def moment_words(self) -> str:
+        """Of which moment the runs are, and of which steps that is not known; empty = of now."""
+        if self.at_us is None:
+            return ""
+        said = f"runs as far as they had come at {moment(self.at_us)}"
+        if not self.untold:
+            return said
+        which = "no audit log that is whole tells how they stood, so that steps changed later stand as planned"
+        return f"{said}; of {', '.join(self.untold)} {which}"
 
     def runbook(self, runbook_id: str) -> Runbook | None:
         """A runbook by its id."""
@@ -86,26 +103,37 @@ def run_list(directory: Path, runbooks: tuple[Runbook, ...]) -> RunList:
             head, path = str(store.audit_head()), store.audit_path
     except RunbookError as error:
         return RunList(runbooks, problem=str(error))
-    words, broken = _audit_words(directory, head, _state_of(path))
-    return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0), "", words, broken)
+    audit = _audit(directory, head, _state_of(path))
+    return RunList(runbooks, runs, max(len(ids) - MOST_RUNS, 0), "", audit.words, audit.broken, courses=audit.courses)
 
 
 def runs_at(listed: RunList, at_us: int) -> RunList:
-    """The runs as far as they had come at a moment, us UTC: what was done later is planned then. Steps are kept with their
-    last change alone, so that of one that was changed again nothing but the last is known.
+    """The runs as they stood at a moment, us UTC, from the audit log. Where it does not tell, steps that were changed later
+    are planned then, and the run is one of `untold`.
     """
-    runs = tuple(_run_at(run, at_us) for run in listed.runs if run.started_us <= at_us)
-    return replace(listed, runs=runs, at_us=at_us)
+    begun = [run for run in listed.runs if run.started_us <= at_us]
+    later = [run for run in begun if run.changed_us > at_us]
+    told = {run.run_id: run_at(run, listed.courses[run.run_id], at_us) for run in later if run.run_id in listed.courses}
+    untold = {run.run_id: _as_planned(run, at_us) for run in later if run.run_id not in told}
+    runs = tuple((told | untold).get(run.run_id, run) for run in begun)
+    return replace(listed, runs=runs, at_us=at_us, untold=tuple(untold))
 
 
-def _run_at(run: StoredRun, at_us: int) -> StoredRun:
-    if run.changed_us <= at_us:
-        return run
+def _as_planned(run: StoredRun, at_us: int) -> StoredRun:
     steps = [
         step if step.changed_us <= at_us else replace(step, state=StepState.PLANNED, output={}, findings=[])
         for step in run.steps
     ]
     return replace(run, state=RunState.RUNNING, conclusion=None, steps=steps)
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """How whole the log is, in words, and what it tells of runs where it is."""
+
+    words: str
+    broken: bool = False
+    courses: Mapping[str, Course] = field(default_factory=dict)
 
 
 def _state_of(path: Path) -> tuple[int, int]:
@@ -117,17 +145,18 @@ def _state_of(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=8)
-def _audit_words(directory: Path, head: str, state: tuple[int, int]) -> tuple[str, bool]:
-    """How whole the log is; checked again only where the stored `head` or the `state` of the file is another."""
+def _audit(directory: Path, head: str, state: tuple[int, int]) -> _Audit:
+    """Read again only where the stored `head` or the `state` of the file is another."""
     del head, state  # they name what was checked
     try:
         with closing(RunStore(directory, read_only=True)) as store:
-            whole = store.verified_audit()
+            whole, path = store.verified_audit(), store.audit_path
+        if whole is None:
+            return _Audit("no audit log yet")
+        words = f"audit log: {counted(whole.count, 'line')}, unbroken, head {whole.count}:{whole.hash[:12]}"
+        return _Audit(words, courses=courses(path))
     except EvidenceBroken as error:
-        return f"AUDIT LOG BROKEN: {error}".replace(f"{directory}/", ""), True
-    if whole is None:
-        return "no audit log yet", False
-    return f"audit log: {counted(whole.count, 'line')}, unbroken, head {whole.count}:{whole.hash[:12]}", False
+        return _Audit(f"AUDIT LOG BROKEN: {error}".replace(f"{directory}/", ""), broken=True)
 
 
 def run_words(run: StoredRun) -> str:

@@ -101,10 +101,8 @@ def step_detail(book: Runbook | None, run: StoredRun | None, step_id: str, width
 
 def crumb_words(known: RunList, may_start: bool) -> str:
     """How many there are, what can be done with them from here, and whether their audit log is whole."""
-    if known.at_us is not None:
-        return (
-            f"runs as far as they had come at {moment(known.at_us)}; F goes back to what is; {printable(known.audit)}"
-        )
+    if known.moment_words:
+        return f"{printable(known.moment_words)}; F goes back to what is; {printable(known.audit)}"
     runs = f"{counted(len(known.runbooks), 'runbook')}, {counted(len(known.runs) + known.more, 'run')}"
     can = "r starts, a answers, c goes on, x aborts" if may_start else "read only: --write lets them be run"
     return f"{printable(known.audit)}; {runs}" if known.broken else f"{runs}; {can}; {printable(known.audit)}"

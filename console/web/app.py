@@ -209,7 +209,7 @@ def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed:
     @app.post("/incidents/{incident_id}/triage")
     async def triage(request: Request, incident_id: str) -> Response:
         form = await _form(request)
-        visitor = check_writer(gate, visitor_of(request), form)
+        visitor = check_writer(gate, visitor_of(request), request, form)
         desk = await feed.fresh()
         incident = desk.incident_of(incident_id)
         if incident is None:
@@ -222,7 +222,7 @@ def _add_run_forms(app: FastAPI, gate: Gate, forms: RunForms, feed: Feed) -> Non
     @app.post("/runs")
     async def act(request: Request) -> Response:
         form = await _form(request)
-        visitor = check_writer(gate, visitor_of(request), form)
+        visitor = check_writer(gate, visitor_of(request), request, form)
         subject = await asyncio.to_thread(forms.act, visitor, form, feed.source.now_us())
         return RedirectResponse(f"/runs#run-{quote(subject)}", 303)
 

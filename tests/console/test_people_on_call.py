@@ -145,6 +145,14 @@ def test_runs_are_as_far_as_they_had_come(run_state):
         late = [step for step in then.steps if step.changed_us > run.started_us]
         assert {(step.state, *step.findings) for step in late} <= {(StepState.PLANNED,)}
         assert run.changed_us == run.started_us or (then.state, then.conclusion) == (RunState.RUNNING, None)
+    early = runs_at(listed, listed.runs[0].started_us)
+    assert early.untold == (listed.runs[0].run_id,)  # these runs were stored without an audit log
+    assert f"of {early.untold[0]} no audit log" in early.moment_words
+    (told,) = early.untold
+    line = {"t": early.at_us, "run": told, "event": "step.intent", "step": listed.runs[0].steps[0].step_id}
+    known = runs_at(replace(listed, courses={told: (line,)}), early.at_us)
+    assert known.run(told).steps[0].state is StepState.INTENT
+    assert known.untold == ()
 
 
 async def test_silences_are_listed_and_ended_in_the_terminal(live_scene, tmp_path):

@@ -103,6 +103,18 @@ async def test_nothing_is_written_from_a_replay(app, finished):
             assert 'method="post"' not in replayed
             assert "Nothing can be said of incidents, and no runbook run, from a replay" in replayed
             assert "read only" in replayed
+        word = re.search(r'name="word" value="([^"]+)"', (await client.get(f"/incidents/{incident.id}")).text)[1]
+        form = {"word": word, "act": "note", "words": "then"}
+        for path in (f"/incidents/{incident.id}/triage", "/runs"):
+            for asked, sent_from in (
+                (f"{path}?{moment}", {}),
+                (path, {"referer": f"http://127.0.0.1/incidents?{moment}"}),
+            ):
+                refused = await client.post(asked, data=form, headers=sent_from)
+                assert refused.status_code == 409, asked
+                assert "sent from a replay" in refused.text
+        assert '<ul class="notes">' not in (await client.get(f"/incidents/{incident.id}")).text
+        assert (await client.post(f"/incidents/{incident.id}/triage", data=form)).status_code == 303
 
 
 async def test_the_address_is_the_replay_and_its_steps_are_the_cores(app, finished):

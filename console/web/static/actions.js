@@ -60,7 +60,7 @@ async function kept(act, text) {
   if (!incident) { say("no incident is selected; j and k go from row to row"); return; }
   const [length, ...rest] = act === "silence" ? text.split(" ") : ["", text];
   const body = new URLSearchParams({ word, act, length, words: rest.join(" ") });
-  const answer = await fetch(`/incidents/${incident}/triage`, { method: "POST", body });
+  const answer = await fetch(`/incidents/${incident}/triage${location.search}`, { method: "POST", body });
   if (!answer.ok) {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     say(page.querySelector("#fault p, .notice p")?.textContent ?? `HTTP ${answer.status}`);
