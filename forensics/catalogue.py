@@ -133,7 +133,9 @@ def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query
         raise QueryError(f"{stem}.sql: no file for part {', '.join(map(str, unknown))}; correct `parts`")
     head = _FRONT.match(bodies[stem])
     at = head.end() if head else 0
-    text = "\n".join([bodies[stem][:at], *(bodies[part] for part in parts), bodies[stem][at:]])
+    own = bodies[stem][at:]
+    text = "\n".join([bodies[stem][:at], *(bodies[part] for part in parts), own])
+    last = _steps(own) or (Step(stem, "", own.strip()),)
     return Query(
         name=stem.replace("_", "-"), title=str(front["title"]), question=str(front["question"]),
         parameters={name: _parameter(stem, name, given) for name, given in parameters.items()},
@@ -141,7 +143,7 @@ def _query(stem: str, front: dict[str, object], bodies: dict[str, str]) -> Query
         since=str(front["since"]), version=_number(stem, front.get("version", 1)),
         status=_word(stem, "status", front.get("status", "stable"), STATUSES),
         rows=_word(stem, "rows", front.get("rows", "fact"), ROWS), judges=bool(front.get("judges", False)),
-        text=text, steps=_steps(text) or (Step(stem, "", text[text.rindex("-- ---\n") + 7 :].strip()),),
+        text=text, steps=(*(step for part in parts for step in _steps(bodies[part])), *last),
     )  # fmt: skip
 
 
@@ -173,14 +175,10 @@ def _number(stem: str, given: object) -> int:
 
 
 def _steps(text: str) -> tuple[Step, ...]:
-    """The statements behind `-- step:` lines; a query of one statement has none.
-
-    A step ends where the next, or the next part's front matter, begins.
-    """
+    """The statements of one file behind its `-- step:` lines, each up to the next; a file of one statement has none."""
     marks = list(_STEP.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
-    steps = []
-    for mark, end in zip(marks, ends, strict=True):
-        sql = text[mark.end() : end].split("\n-- ---\n", 1)[0].strip()
-        steps.append(Step(mark["name"], mark["repeat"] or "", sql))
-    return tuple(steps)
+    return tuple(
+        Step(mark["name"], mark["repeat"] or "", text[mark.end() : end].strip())
+        for mark, end in zip(marks, ends, strict=True)
+    )

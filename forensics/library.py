@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,6 +27,8 @@ from forensics.shut_database import shut_database
 
 _MADE = re.compile(r"CREATE TEMP (TABLE|VIEW) (\w+)")
 _MENTIONED = re.compile(r"\$(\w+)")
+_WORD = re.compile(r"\w+")
+_GAPS = "gaps"
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
 
@@ -70,12 +72,50 @@ def asking(
 
     What it gives raises as `run_query` does.
     """
-    tables = {name: _naive(expand_pages(rows) if name == "pages" else rows) for name, rows in ledger.tables.items()}
-    tables["gaps"] = _naive(gaps_table(ledger))
+    tables = _tables(ledger, {*ledger.tables, _GAPS})
     if judge is not None:
         reads = judge()
         tables |= {"responses": _naive(reads.responses), "findings": _naive(reads.findings)}
-    skew, done = skew_us(ledger), dict[str, _Made]()
+    with _over(tables, limits, skew_us(ledger), {}, counted) as ask:
+        yield ask
+
+
+class Prepared:
+    """Queries of one ledger that are asked again and again: what their steps before the last make is made once, and is
+    all that is kept of the ledger. None that judges, and none whose last step reads more than that.
+    """
+
+    def __init__(self, queries: Iterable[Query], ledger: Ledger, limits: Limits) -> None:
+        """Raises QueryStopped; QueryError for a query whose steps before the last depend on what it is asked with."""
+        self._limits, self._skew, self._done = limits, skew_us(ledger), dict[str, _Made]()
+        steps = [(query, step) for query in queries for step in query.steps[:-1]]
+        named = {word for _, step in steps for word in _WORD.findall(step.sql)}
+        with (
+            _stopped("loading the ledger", limits),
+            shut_database(_tables(ledger, named), threads=limits.threads, memory_limit=limits.memory) as database,
+            _interrupting(database, limits.timeout_s) as over,
+        ):
+            for query, step in steps:
+                if _MENTIONED.search(step.sql):
+                    raise QueryError(
+                        f"{query.name}: step {step.name} takes a value; ask the query of the ledger itself"
+                    )
+                _make(database, step.sql, {}, self._done, over)
+            self._tables = {name: database.table(name).to_arrow_table() for name in self._done}
+
+    @contextmanager
+    def asking(self) -> Iterator[Callable[[Query, Mapping[str, Value]], pa.Table]]:
+        """As the function of that name. From any thread."""
+        with _over(self._tables, self._limits, self._skew, self._done, uncounted) as ask:
+            yield ask
+
+
+@contextmanager
+def _over(
+    tables: Mapping[str, pa.Table], limits: Limits, skew: int, made: Mapping[str, _Made], counted: Counted
+) -> Iterator[Callable[[Query, Mapping[str, Value]], pa.Table]]:
+    """Queries over `tables`, of which `made` says how steps of queries made some."""
+    done = dict(made)
     with (
         _stopped("loading the ledger", limits),
         shut_database(tables, threads=limits.threads, memory_limit=limits.memory) as database,
@@ -87,6 +127,16 @@ def asking(
             return _checked(query, _zoned(rows))
 
         yield ask
+
+
+def _tables(ledger: Ledger, names: Container[str]) -> dict[str, pa.Table]:
+    """Those of the ledger's tables, its gaps among them, that are in `names`."""
+    tables = {
+        name: _naive(expand_pages(rows) if name == "pages" else rows)
+        for name, rows in ledger.tables.items()
+        if name in names
+    }
+    return tables | ({_GAPS: _naive(gaps_table(ledger))} if _GAPS in names else {})
 
 
 _Made = tuple[str, tuple[tuple[str, Value], ...]]
@@ -113,6 +163,19 @@ def _run(
     done: dict[str, _Made],
     counted: Counted,
 ) -> pa.Table:
+    with _interrupting(database, timeout_s) as over:
+        for number, step in enumerate(query.steps[:-1]):
+            counted(number, len(query.steps))
+            _make(database, step.sql, bound, done, over)
+        last = query.steps[-1].sql
+        for name in _made(last):
+            done.pop(name, None)
+        return database.sql(_anew(last), params=_asked(last, bound)).to_arrow_table()
+
+
+@contextmanager
+def _interrupting(database: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[threading.Event]:
+    """Interrupts what runs when the time is over, and says that it is."""
     over = threading.Event()
 
     def stop() -> None:
@@ -122,22 +185,27 @@ def _run(
     timer = threading.Timer(timeout_s, stop)
     timer.start()
     try:
-        for number, step in enumerate(query.steps[:-1]):
-            counted(number, len(query.steps))
-            asked = _asked(step.sql, bound)
-            this = (step.sql, tuple(sorted(asked.items())))
-            made = _made(step.sql)
-            if not made or any(done.get(name) != this for name in made):
-                database.execute(_anew(step.sql), asked)
-                done.update(dict.fromkeys(made, this))
-            if over.is_set():  # between two statements an interrupt stops nothing
-                raise duckdb.InterruptException("over time")
-        last = query.steps[-1].sql
-        for name in _made(last):
-            done.pop(name, None)
-        return database.sql(_anew(last), params=_asked(last, bound)).to_arrow_table()
+        yield over
     finally:
         timer.cancel()
+
+
+def _make(
+    database: duckdb.DuckDBPyConnection,
+    sql: str,
+    bound: Mapping[str, Value],
+    done: dict[str, _Made],
+    over: threading.Event,
+) -> None:
+    """One statement, but where all that it makes is there already."""
+    asked = _asked(sql, bound)
+    this = (sql, tuple(sorted(asked.items())))
+    made = _made(sql)
+    if not made or any(done.get(name) != this for name in made):
+        database.execute(_anew(sql), asked)
+        done.update(dict.fromkeys(made, this))
+    if over.is_set():  # between two statements an interrupt stops nothing
+        raise duckdb.InterruptException("over time")
 
 
 def _made(sql: str) -> list[str]:

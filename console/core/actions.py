@@ -44,7 +44,9 @@ ACTIONS: tuple[Action, ...] = (
         for number, place in enumerate(TABS, start=1)
     ),
     Action("open", ("enter",), "↵", "open what is selected", hint=1, hint_words="open"),
-    Action("back", ("escape", "backspace"), "esc", "back; never quits", _ONE, 2, "back"),
+    Action("back", ("escape", "backspace"), "esc", "all panes again, else back; never quits", _ONE, 2, "back"),
+    Action("restore", ("escape",), "esc", "all panes again; never quits", TABS, web=False),
+    Action("zoom_pane", ("f",), "f", "the pane with the focus alone, and all again; tab goes to the next pane", web=False),
     Action("incident", (), "", "an incident", command="incident", argument="ID"),
     Action("response", (), "", "a response, in its incident", command="resp", argument="ID"),
     Action("page", (), "", "a page, on the page map", command="page", argument="NUMBER"),
@@ -120,6 +122,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", ("question_mark",), "?", "keys of this screen and the legend", hint=9, hint_words="help", command="help"),
     Action("quit", ("q",), "q", "quit", hint=8, hint_words="quit", command="quit", web=False),
 )  # fmt: skip
+
+BY_ID = {action.id: action for action in ACTIONS}
 
 
 _MOST_HINTS = 8

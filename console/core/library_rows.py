@@ -5,7 +5,7 @@ Invariant: the console judges, groups and counts nothing that the library judges
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from zoneinfo import ZoneInfo
@@ -15,8 +15,8 @@ import pyarrow as pa
 from engine.ledger.reader import Ledger
 from forensics.catalogue import Query, load_queries
 from forensics.foreign_reads import ForeignReads
-from forensics.library import Limits, asking
-from forensics.parameters import bound
+from forensics.library import Limits, Prepared, asking
+from forensics.parameters import Value, bound
 
 # One core is left to the screens. Time is the library's own limit: a machine that is busy is no reason for no picture.
 _LIMITS = Limits(threads=1)
@@ -28,13 +28,28 @@ def library_rows(
     """The rows of queries by name. `given`: parameters as a person writes them, never relative to now, for the queries
     that have them. Raises QueryStopped.
     """
-    found = {}
     with asking(ledger, lambda: reads, _LIMITS) as ask:
-        for name in names:
-            query = query_named(name)
-            mine = {key: value for key, value in (given or {}).items() if key in query.parameters}
-            found[name] = ask(query, bound(query, mine, ZoneInfo("UTC"), datetime.fromtimestamp(0, UTC)))
-    return found
+        return {query.name: ask(query, _values(query, given or {})) for query in map(query_named, names)}
+
+
+def asked_again(ledger: Ledger, names: Iterable[str]) -> Callable[[Mapping[str, str]], dict[str, pa.Table]]:
+    """Asks queries that judge nothing as `library_rows` does, again and again, of what is made of the ledger once.
+
+    Raises QueryStopped, and so does what it gives.
+    """
+    queries = tuple(map(query_named, names))
+    prepared = Prepared(queries, ledger, _LIMITS)
+
+    def rows(given: Mapping[str, str]) -> dict[str, pa.Table]:
+        with prepared.asking() as ask:
+            return {query.name: ask(query, _values(query, given)) for query in queries}
+
+    return rows
+
+
+def _values(query: Query, given: Mapping[str, str]) -> dict[str, Value]:
+    mine = {key: value for key, value in given.items() if key in query.parameters}
+    return bound(query, mine, ZoneInfo("UTC"), datetime.fromtimestamp(0, UTC))
 
 
 def query_named(name: str) -> Query:

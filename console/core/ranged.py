@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from console.core.bins import bin_seconds
 from console.core.filter_language import parse_filter
 from console.core.held_capacity import held_series
-from console.core.library_rows import library_rows
 from console.core.looking import Looking, left_of
 from console.core.places import Place
 from console.core.rollup import LATEST_EVENTS, Rollup
@@ -22,7 +21,6 @@ from console.core.snapshot import Snapshot
 from console.core.time_range import Span
 
 _GRAIN = 10
-_COURSES = ("fast-prefill", "prefill-times")
 RANGED = frozenset({Place.HELD, Place.LATENCY, Place.OVERVIEW, Place.EVENTS})
 """Screens whose figures are counted anew for a range."""
 
@@ -73,7 +71,7 @@ def _held(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:
 def _latency(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:
     begin, end, bin_us = times
     given = {"from": _instant(begin), "to": _instant(end), "bucket": f"{bin_us // 1_000_000}s"}
-    return library_rows(shown.ledger, shown.judged.settled, _COURSES, given)
+    return shown.prefill_times(given)
 
 
 def _latest(shown: Snapshot, at: Looking) -> dict[str, pa.Table]:

@@ -6,7 +6,7 @@ Invariant: nothing here reads a file or a clock; a snapshot of the same ledger i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -19,7 +19,7 @@ from console.core.bins import bin_seconds
 from console.core.events import Events
 from console.core.incidents import QUERY, Incident, incidents_of, with_names
 from console.core.judging import Judging
-from console.core.library_rows import library_rows
+from console.core.library_rows import asked_again, library_rows
 from console.core.lives import PoolLives, pool_lives
 from console.core.owners import Owners, name_owners
 from console.core.page_marks import PoolMarks, pool_marks
@@ -33,7 +33,8 @@ from forensics.order import Order, build_order
 from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
 
-QUERIES = (QUERY, "detections", "held-capacity", "holders", "fast-prefill", "prefill-times")
+OF_PREFILLS = ("fast-prefill", "prefill-times")
+QUERIES = (QUERY, "detections", "held-capacity", "holders", *OF_PREFILLS)
 """What is asked of the library at every reading, all at once."""
 
 MOST_KEPT = 32
@@ -154,6 +155,11 @@ class Snapshot:
     def library(self) -> dict[str, pa.Table]:
         """Rows of the library's `QUERIES` by name; what waits is not judged. Raises QueryStopped."""
         return library_rows(self.ledger, self.judged.settled, QUERIES, {"bucket": f"{self.bin_s}s"})
+
+    @cached_property
+    def prefill_times(self) -> Callable[[Mapping[str, str]], dict[str, pa.Table]]:
+        """Asks the library's `OF_PREFILLS` of a range. Raises QueryStopped, and so does what it gives."""
+        return asked_again(self.ledger, OF_PREFILLS)
 
     @cached_property
     def incident_rows(self) -> pa.Table:

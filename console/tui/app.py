@@ -7,7 +7,7 @@ never in the event loop.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -16,9 +16,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.worker import Worker, WorkerState
 
-from console.core import commands, filter_completion
-from console.core.actions import ACTIONS, Action
-from console.core.commands import CommandError, parse_command
+from console.core.actions import BY_ID, Action
 from console.core.desk import Desk
 from console.core.filter_language import FilterError
 from console.core.ledger_names import ledger_names
@@ -37,19 +35,18 @@ from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
 from console.tui.kept_actions import KeptActions
 from console.tui.palette import PREFIX, textual_theme
-from console.tui.prompt_screen import Ask, PromptScreen
+from console.tui.prompt_actions import PromptActions
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
-from console.tui.table_actions import EXPORT, TableActions
+from console.tui.table_actions import EXPORT
 from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 
 POLL_SECONDS = 1.0
 REST_FACTOR = 4
 """A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
-BY_ID = {action.id: action for action in ACTIONS}
 
 
-class ConsoleApp(TimeActions, TableActions, KeptActions):
+class ConsoleApp(PromptActions, TimeActions, KeptActions):
     """KV Witness in a terminal."""
 
     CSS_PATH = "console.tcss"
@@ -77,7 +74,6 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
         given = (source, *others)
         self._sources = dict(zip(ledger_names([s.path for s in given]), given, strict=True))
         self._desks: dict[str, Desk] = {}
-        self._history: dict[str, list[str]] = {":": [], "/": []}
         self.tabs = tuple(place for place in TABS if place in SCREENS)
         self._rest_until = 0.0
         self._replay = replay
@@ -86,6 +82,11 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
     def ledger_name(self) -> str:
         """Of the ledger that is looked at."""
         return next(name for name, source in self._sources.items() if source is self.source)
+
+    @property
+    def ledgers(self) -> Sequence[str]:
+        """Of the ledgers that were given."""
+        return tuple(self._sources)
 
     def on_mount(self) -> None:
         """Themes, the first screen, and the first reading."""
@@ -326,64 +327,6 @@ class ConsoleApp(TimeActions, TableActions, KeptActions):
             there = " or ".join(f"{TABS.index(p) + 1} {p.value.capitalize()}" for p in action.places if p in TABS)
             raise Refused(f":{action.command} works on {there}")
         do(argument) if action.argument else do()
-
-    def do_command(self) -> None:
-        """Give a command."""
-        self.ask("")
-
-    def ask(self, text: str, fault: str = "", at: int = 0) -> None:
-        """Open the line for commands."""
-        self.push_screen(PromptScreen(Ask(":", text, self._complete, self._history[":"], fault, at)), self._commanded)
-
-    def _commanded(self, text: str | None) -> None:
-        if text is None or not text.strip():
-            return
-        self._history[":"].append(text)
-        try:
-            command = parse_command(text)
-        except CommandError as error:
-            self.ask(text, str(error))
-            return
-        self.perform(command.action, command.argument, text)
-
-    def ask_filter(self, text: str | None = None, fault: str = "", at: int = 0) -> None:
-        """Open the line for filters, with the present one in it."""
-        sheet = self.known.sheets[self.sheet_name]
-        text = self.desk.view.filter if text is None else text
-
-        def complete(begun: str) -> tuple[str, ...]:
-            return filter_completion.completions(begun, sheet)
-
-        self.push_screen(PromptScreen(Ask("/", text, complete, self._history["/"], fault, at)), self._filtered)
-
-    def _filtered(self, text: str | None) -> None:
-        if text is None:
-            return
-        self._history["/"].append(text)
-        try:
-            self.do_filter(text)
-        except FilterError as error:
-            self.ask_filter(text, str(error), error.at)
-
-    def _complete(self, text: str) -> tuple[str, ...]:
-        """Commands, and of some what they take."""
-        word, blank, begun = text.partition(" ")
-        if not blank:
-            return tuple(
-                f"{name} " if commands.COMMANDS[name].argument else name for name in commands.completions(text)
-            )
-        values = self._values().get(word, ())
-        return tuple(f"{word} {value}" for value in values if value.lower().startswith(begun.lower()))[:8]
-
-    def _values(self) -> Mapping[str, Sequence[str]]:
-        known = self.desk.rollup
-        return {
-            "incident": [i.id for i in known.incidents] if known else (),
-            "tenant": known.head["tenants"] if known else (),
-            "sort": self.sort_columns() if known else (),
-            "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": list(self._sources),
-            "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
-        }  # fmt: skip
 
     # What is handed out
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 from textual.widget import Widget
 
 
 class Canvas(Widget):
-    """Lines made for a width."""
+    """Lines made for a width. `pane`: it takes the focus, which its first line then shows, so that it can be seen alone."""
 
     DEFAULT_CSS = "Canvas { height: auto; width: 100%; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, pane: bool = False) -> None:
         super().__init__(id=id)
+        self.can_focus = pane
         self._lines: Sequence[Text] = ()
 
     def show(self, lines: Sequence[Text]) -> None:
@@ -39,4 +41,5 @@ class Canvas(Widget):
         text = self._lines[y].copy()
         text.end = ""
         text.truncate(width, overflow="ellipsis", pad=True)
-        return Strip(list(text.render(self.app.console)), width).apply_style(style)
+        strip = Strip(list(text.render(self.app.console)), width).apply_style(style)
+        return strip.apply_style(Style(reverse=True)) if y == 0 and self.has_focus else strip

@@ -6,6 +6,7 @@ stands on the last row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -64,6 +65,7 @@ class EventsScreen(BackgroundScreen):
 
     PLACE: ClassVar[Place] = Place.EVENTS
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.EVENTS)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {"event-rows": ("event-titles",)}
 
     def __init__(self) -> None:
         super().__init__()

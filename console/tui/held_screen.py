@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -24,6 +25,8 @@ from console.tui.ranged_screen import RangedScreen
 from console.tui.screen_base import bindings_of
 from forensics.rows import rows_of
 
+AROUND_CHART = 9
+"""Rows of the frame, and of the rule and the words with the chart."""
 MOST_POOLS = 3
 """Pools in sight at once; more of them scroll."""
 
@@ -33,11 +36,14 @@ class HeldScreen(RangedScreen):
 
     PLACE: ClassVar[Place] = Place.HELD
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.HELD)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pools": (), "held-chart": (), "holders": ("holders-titles",)
+    }  # fmt: skip
 
     def compose_body(self) -> ComposeResult:
         """Pools, chart, words, holders."""
         yield LineList(id="pools")
-        yield Canvas(id="held-chart")
+        yield Canvas(id="held-chart", pane=True)
         yield Canvas(id="holders-titles")
         yield LineList(id="holders")
 
@@ -86,6 +92,8 @@ class HeldScreen(RangedScreen):
         here = self.query_one("#pools", LineList).cursor_key
         figure = next((f for f in figures if f.name == here), figures[0])
         height = max((app.size.height - 10 - min(len(figures), MOST_POOLS)) // 2, 4)
+        if self.alone is not None:
+            height = app.size.height - AROUND_CHART
         of = self.ranged()[1]
         where = f"{printable(f'{figure.worker}/{figure.pool}')} {of}".rstrip()
         lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, where)]

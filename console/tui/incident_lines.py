@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
+from console.core.desk import Desk
 from console.core.incident_words import Fact, facts, reading_words
 from console.core.incidents import Incident
 from console.core.overview import Stood
@@ -131,3 +132,17 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
 def _titles(titles: Text, width: int, palette: Palette) -> Text:
     line = Text("   ", end="", style=palette.quiet)
     return cut(line.append_text(titles), width)
+
+
+def crumb_line(desk: Desk, width: int, palette: Palette) -> Text:
+    """Incidents › I-xxxx mechanism › response."""
+    incident, reading = desk.incident, desk.reading
+    line = Text(" Incidents › ", end="", style=palette.quiet)
+    if incident is None:
+        when = "any more" if desk.whole is None else "at this moment of the replay"
+        return cut(line.append(f"{printable(desk.view.incident)} is not in this ledger {when}"), width)
+    line.append(f"{incident.id} {incident.title}", style=palette.strong)
+    if reading is not None:
+        rids = list(dict.fromkeys(r.rid for r in desk.readings))
+        line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
+    return cut(line, width)

@@ -6,7 +6,8 @@ present one is not drawn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -16,17 +17,14 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from console.core.desk import Desk
 from console.core.export import FORMATS, Exported
 from console.core.incident_report import incident_report
 from console.core.incident_tables import responses_sheet
 from console.core.incidents import Incident
 from console.core.lineage import Lineage
-from console.core.marks import VERDICT_MARKS
-from console.core.page_events import PageStory
-from console.core.page_map import PageMap, incident_area, page_map
+from console.core.page_map import PageMap
 from console.core.places import Place
-from console.core.printable import counted, printable, shorten
+from console.core.printable import counted, printable
 from console.core.readings import Reading
 from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
@@ -34,45 +32,28 @@ from console.core.standing_words import standing_facts
 from console.core.view import Cue
 from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
-from console.tui.incident_lines import fact_lines, note_lines, reading_table
+from console.tui.incident_lines import crumb_line, fact_lines, note_lines, reading_table
+from console.tui.incident_picture import WORKING, Asked, Told, mapped, told_of
 from console.tui.line_list import LineList
-from console.tui.lineage_lines import LEGEND, event_lines, lineage_lines, map_lines, offending_key, victim_line
+from console.tui.lineage_lines import (
+    LEGEND,
+    event_lines,
+    lineage_lines,
+    map_lines,
+    offending_key,
+    proof_line,
+    victim_line,
+)
 from console.tui.lines import cut, rule
 from console.tui.notices import Notice
 from console.tui.own_tables import OwnTables, unfiltered
 from console.tui.screen_base import bindings_of
 
-MAP_ROWS, LEFT_WIDTH = 8, 52
+LEFT_WIDTH = 52
 MOST_PAGES = {False: 6, True: 14}
 """Lines of lineage in sight, by whether the terminal is wide."""
 MOST_NOTES = {False: 3, True: 8}
 """Lines of notes in sight, likewise."""
-
-
-MAP_MARGIN_US = 5_000_000
-WORKING = Notice(
-    "Working out its pages …", "Which they were, whose content stood there, and what happened in which order.", "esc goes back."
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Of which reading of the ledger, response and page something is wanted. `from_end`: the last page found."""
-
-    shown: int
-    incident: str
-    reading: str
-    page: int | None
-    from_end: bool = False
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Pages and donors of a response, and the order of events on one of the pages."""
-
-    asked: _Asked
-    known: Lineage
-    story: PageStory | None
 
 
 class IncidentScreen(OwnTables, BackgroundScreen):
@@ -80,11 +61,15 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     PLACE: ClassVar[Place] = Place.INCIDENT
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.INCIDENT)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "responses": ("responses-rule", "responses-titles"), "pages": ("victim", "lineage-rule", "proof"),
+        "events": ("events-rule", "proof"), "notes": ("notes-rule",),
+    }  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked: _Asked | None = None
-        self._told: _Told | None = None
+        self._asked: Asked | None = None
+        self._told: Told | None = None
         self._asked_map: tuple[int, str, int] | None = None
         self._map: PageMap | None = None
         self._pointed_at: tuple[str, str, int] | None = None
@@ -119,18 +104,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     def crumbs(self) -> Text:
         """Incidents › I-xxxx mechanism › response › page."""
-        desk, width = self.console_app.desk, self.app.size.width
-        incident, reading = desk.incident, desk.reading
-        line = Text(" Incidents › ", end="", style=self.palette.quiet)
-        if incident is None:
-            when = "any more" if desk.whole is None else "at this moment of the replay"
-            return cut(line.append(f"{printable(desk.view.incident)} is not in this ledger {when}"), width)
-        if reading is None:
-            return cut(line.append(f"{incident.id} {incident.title}", style=self.palette.strong), width)
-        rids = list(dict.fromkeys(r.rid for r in desk.readings))
-        line.append(f"{incident.id} {incident.title}", style=self.palette.strong)
-        line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
-        return cut(line, width)
+        return crumb_line(self.console_app.desk, self.app.size.width, self.palette)
 
     def draw_body(self, width: int) -> None:
         """Everything below the breadcrumb."""
@@ -154,7 +128,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         if told is None:
             return
         wide = width >= 140
-        right = width - LEFT_WIDTH if wide else width
+        right = self._right(width)
         about, page = replace(told.asked, page=None), self._page(told.known)
         if self._is_new("pages", about, page, width):
             self.query_one("#victim", Static).update(victim_line(shown, reading, told.known, width, palette))
@@ -169,11 +143,15 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         if wide:
             if self._is_new("left", about, width):
                 self._draw_left(shown, incident, reading)
-            self._draw_map(shown, incident, right)
+            self._draw_map(shown, incident, width - LEFT_WIDTH)
+
+    def _right(self, width: int) -> int:
+        """Columns of the panes on the right, or of one that is alone."""
+        return width - LEFT_WIDTH if width >= 140 and self.alone is None else width
 
     def _is_new(self, part: str, *of: object) -> bool:
         """Whether a part of the screen was last drawn of something else, or never."""
-        drawn_of = (*of, self.app.theme)
+        drawn_of = (*of, self.app.theme, self.alone)
         if self._drawn_of.get(part) == drawn_of:
             return False
         self._drawn_of[part] = drawn_of
@@ -185,12 +163,12 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         reading = desk.reading
         if desk.shown is None or desk.incident is None or reading is None:
             return
-        asked = _Asked(id(desk.shown), desk.incident.id, reading.key, desk.view.page, from_end)
+        asked = Asked(id(desk.shown), desk.incident.id, reading.key, desk.view.page, from_end)
         if self._asked is None or replace(self._asked, from_end=from_end) != asked:
             self._asked = asked
-            self.compute("lineage", lambda: _told_of(desk, asked), self._take)
+            self.compute("lineage", lambda: told_of(desk, asked), self._take)
 
-    def _take(self, told: _Told | None) -> None:
+    def _take(self, told: Told | None) -> None:
         """Draw it if it is still what is looked at: where it is not, another is on its way. Then the steps that waited for it."""
         if told is None or told.asked != self._asked:
             return
@@ -205,7 +183,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
             self._find(1 if steps > 0 else -1)
 
     @property
-    def _here(self) -> _Told | None:
+    def _here(self) -> Told | None:
         """What is worked out of the response that is looked at; its story may be of the page before."""
         told, asked = self._told, self._asked
         if told is None or asked is None:
@@ -236,11 +214,12 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         app = self.console_app
         stands, now = app.standing(incident), app.moment_us()
         listed, head = self.query_one("#notes", LineList), self.query_one("#notes-rule", Static)
-        listed.display = head.display = stands.last is not None or bool(stands.notes)
-        if not listed.display:
+        none = stands.last is None and not stands.notes
+        listed.set_class(none, "-absent")
+        head.set_class(none, "-absent")
+        if none:
             return
-        wide = width >= 140
-        inner = width - LEFT_WIDTH if wide else width
+        wide, inner = width >= 140, self._right(width)
         lines = note_lines(standing_facts(stands, now), inner)
         listed.styles.height = min(len(lines), MOST_NOTES[wide])
         listed.show(lines)
@@ -265,7 +244,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
             return selected
         return known.found[0] if known.found else None
 
-    def _draw_story(self, told: _Told, reading: Reading, width: int) -> None:
+    def _draw_story(self, told: Told, reading: Reading, width: int) -> None:
         story, palette = told.story, self.palette
         if story is None:
             self.query_one("#events-rule", Static).update(rule("ORDER OF EVENTS", width, palette))
@@ -286,32 +265,16 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         if told is None or told.story is None:
             return
         story = told.story
-        line = self._proof(told.known, story.page)
+        line = proof_line(told.known, story.page, self.app.size.width, self.palette)
         if listed.has_focus and listed.cursor_key is not None:
             event = story.events[int(listed.cursor_key)]
             where = f" {printable(event.worker)} seq {event.seq} {event.kind}"
             line = Text(f"{where} {printable(event.rid)}: {printable(event.note)}", end="", style=self.palette.strong)
         self.query_one("#proof", Static).update(cut(line, self.app.size.width))
 
-    def _proof(self, known: Lineage, page: int) -> Text:
-        palette, width = self.palette, self.app.size.width
-        found = next(p for p in known.pages if p.page == page)
-        styles = ", ".join(sorted({link.style.value for link in found.links})) or "no donor"
-        mark = VERDICT_MARKS[found.verdict]
-        line = Text(
-            f" pg {page} {mark.glyph} {mark.word} ({styles})", end="", style=palette.verdict(found.verdict, bold=True)
-        )
-        reason = (
-            printable(found.reason)
-            if found.reason
-            else "seq and edges decide; g = seq of the reserve that began the life"
-        )
-        line.append(f"  {reason}", style=palette.quiet)
-        return cut(line, width)
-
     def _draw_left(self, shown: Snapshot, incident: Incident, reading: Reading) -> None:
         desk, palette = self.console_app.desk, self.palette
-        inner = LEFT_WIDTH - 1
+        inner = (self.app.size.width if self.alone == "responses" else LEFT_WIDTH) - 1
         self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(desk.readings)}"))
         titles, lines = reading_table(shown, incident, inner, palette)
         self.query_one("#responses-titles", Static).update(titles)
@@ -323,7 +286,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         palette, asked = self.palette, (id(shown), incident.id, width - 9)
         if asked != self._asked_map:
             self._asked_map = asked
-            self.compute("map", lambda: (asked, _mapped(shown, incident, asked[2])), self._take_map)
+            self.compute("map", lambda: (asked, mapped(shown, incident, asked[2])), self._take_map)
         told, drawn = self.pending("map", Notice("Drawing the pages …", "", "")), self._map
         if not self._is_new("map", told, id(drawn), width):
             return
@@ -351,6 +314,9 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     @on(LineList.Opened, "#pages")
     def _to_events(self) -> None:
+        if self.alone is not None:
+            self.zoom("events")
+            self.draw()
         self.query_one("#events", LineList).focus()
 
     @on(LineList.Moved, "#events")
@@ -370,8 +336,9 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         self.draw()
 
     def do_back(self) -> None:
-        """To the list."""
-        self.console_app.leave_incident()
+        """All panes again, else to the list."""
+        if not self.do_restore():
+            self.console_app.leave_incident()
 
     def do_next_found(self) -> None:
         """The next page with a foreign read, over responses and round."""
@@ -430,17 +397,3 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         at = incidents.index(app.desk.incident)
         app.desk = app.desk.open_incident(incidents[(at + by) % len(incidents)]).on(Cue.OPEN)
         self.draw()
-
-
-def _told_of(desk: Desk, asked: _Asked) -> _Told | None:
-    known = desk.lineage()
-    if known is None:
-        return None
-    if asked.from_end and known.found:
-        desk = desk.select(page=known.found[-1])
-    return _Told(asked, known, desk.story(known))
-
-
-def _mapped(shown: Snapshot, incident: Incident, cols: int) -> PageMap | None:
-    area = incident_area(shown, incident, MAP_MARGIN_US)
-    return None if area is None else page_map(shown, area, rows=MAP_ROWS, cols=cols)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import on
@@ -25,6 +26,9 @@ class IncidentsScreen(DeskScreen):
 
     PLACE: ClassVar[Place] = Place.INCIDENTS
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.INCIDENTS)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "incidents": ("counts", "titles"), "readings": ("readings-rule", "readings-titles")
+    }  # fmt: skip
 
     def compose_body(self) -> ComposeResult:
         """Counts, list, facts; responses beside the facts where there is room."""
@@ -70,9 +74,10 @@ class IncidentsScreen(DeskScreen):
         )
         if wide and shown is not None:
             n = len(desk.readings)
+            right = width if self.alone == "readings" else width - left
             title = f"RESPONSES OF {incident.id}"
-            self.query_one("#readings-rule", Static).update(rule(title, width - left, palette, f"{n} of {n}"))
-            titles, lines = reading_table(shown, incident, width - left, palette)
+            self.query_one("#readings-rule", Static).update(rule(title, right, palette, f"{n} of {n}"))
+            titles, lines = reading_table(shown, incident, right, palette)
             self.query_one("#readings-titles", Static).update(titles)
             self.query_one("#readings", LineList).show(lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -23,18 +24,22 @@ from console.tui.notices import Notice, absence, nothing_left
 from console.tui.ranged_screen import RangedScreen
 from console.tui.screen_base import bindings_of
 
+AROUND_COURSE = 6
+"""Rows of the frame, and of the rule and the words with the course."""
+
 
 class LatencyScreen(RangedScreen):
     """Lengths, and the course of one."""
 
     PLACE: ClassVar[Place] = Place.LATENCY
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.LATENCY)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {"lengths": ("lengths-titles",), "course": ()}
 
     def compose_body(self) -> ComposeResult:
         """Table, course, words."""
         yield Canvas(id="lengths-titles")
         yield LineList(id="lengths")
-        yield Canvas(id="course")
+        yield Canvas(id="course", pane=True)
 
     def draw_body(self, width: int) -> None:
         """The length under the cursor, at first the one to look at first."""
@@ -79,6 +84,8 @@ class LatencyScreen(RangedScreen):
             self.query_one("#course", Canvas).show([])
             return
         height = max(app.size.height - 10 - int(listed.styles.height.value if listed.styles.height else 1), 4)
+        if self.alone is not None:
+            height = app.size.height - AROUND_COURSE
         lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, of or "over time, UTC")]
         lines += course_lines(
             length, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height

@@ -184,3 +184,17 @@ def _tile(cells: np.ndarray) -> int:
 
 def _cell_style(owners: Owners, value: int, palette: Palette) -> Style:
     return palette.cell(None if value < FIRST_NAMED else owners.named[value - FIRST_NAMED].colour)
+
+
+def proof_line(known: Lineage, page: int, width: int, palette: Palette) -> Text:
+    """How one page of a response was judged."""
+    found = next(p for p in known.pages if p.page == page)
+    styles = ", ".join(sorted({link.style.value for link in found.links})) or "no donor"
+    mark = VERDICT_MARKS[found.verdict]
+    line = Text(
+        f" pg {page} {mark.glyph} {mark.word} ({styles})", end="", style=palette.verdict(found.verdict, bold=True)
+    )
+    reason = (
+        printable(found.reason) if found.reason else "seq and edges decide; g = seq of the reserve that began the life"
+    )
+    return cut(line.append(f"  {reason}", style=palette.quiet), width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import on
@@ -38,6 +39,9 @@ class OverviewScreen(RangedScreen):
 
     PLACE: ClassVar[Place] = Place.OVERVIEW
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.OVERVIEW)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "open": ("open-rule",), "detectors": (), "figures": (), "tail": ()
+    }  # fmt: skip
 
     def compose_body(self) -> ComposeResult:
         """Incidents and detectors on the left, figures on the right, events below."""
@@ -45,9 +49,9 @@ class OverviewScreen(RangedScreen):
             with Vertical(id="panels-left"):
                 yield Canvas(id="open-rule")
                 yield LineList(id="open")
-                yield Canvas(id="detectors")
-            yield Canvas(id="figures")
-        yield Canvas(id="tail")
+                yield Canvas(id="detectors", pane=True)
+            yield Canvas(id="figures", pane=True)
+        yield Canvas(id="tail", pane=True)
 
     def draw_body(self, width: int) -> None:
         """All panels of one rollup."""
@@ -57,9 +61,12 @@ class OverviewScreen(RangedScreen):
         if known is None:
             return
         figure = overview(self.ranged()[0], app.looking(), app.said, app.now_us())
-        left, rows = (width - 1) // 2, app.size.height - OUTSIDE
+        rows, left = app.size.height - OUTSIDE, (width - 1) // 2
+        right = width - left - 1
         tail = max(rows // 4, 4) - 1
         above = rows - tail - 1
+        if self.alone is not None:
+            left, right, tail, above = width, width - 1, rows - 1, rows
         self.query_one("#panels-left").styles.width = left
         self.query_one("#panels").styles.height = above
         self.query_one("#open-rule", Canvas).show(
@@ -69,24 +76,23 @@ class OverviewScreen(RangedScreen):
         listed.show(open_lines(figure, palette), desk.view.incident)
         self.select(listed.cursor_key)
         listed.styles.height = max(min(len(figure.incidents) + 1, above - 7), 2)
-        room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2)
+        room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2) if self.alone is None else above - 1
         self.query_one("#detectors", Canvas).show(
             [
                 rule("DETECTORS", left, palette, f"{self._whole}saw / looked at"),
                 *detector_lines(figure.detectors, palette, room),
             ]
         )
-        self._draw_figures(figure_width=width - left, above=above)
-        right = figure.events.words if figure.events.hidden or figure.events.outside else "7 shows all"
+        self._draw_figures(right, above)
+        words = figure.events.words if figure.events.hidden or figure.events.outside else "7 shows all"
         tail_lines = event_tail(figure.events, palette, tail)
-        self.query_one("#tail", Canvas).show([rule("LATEST EVENTS", width, palette, right), *tail_lines])
+        self.query_one("#tail", Canvas).show([rule("LATEST EVENTS", width, palette, words), *tail_lines])
 
-    def _draw_figures(self, figure_width: int, above: int) -> None:
+    def _draw_figures(self, inner: int, above: int) -> None:
         app, palette = self.console_app, self.palette
         known = app.desk.rollup
         if known is None:
             return
-        inner = figure_width - 1
         each = (above - 3) // 3
         held, length, strip = next(iter(known.held), None), known.latency.worst, known.strip
         lines = [rule("HELD CAPACITY", inner, palette, f"{self._whole}4")]

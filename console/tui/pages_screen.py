@@ -5,6 +5,7 @@ Invariant: page and moment under the cursor are the view's, so that other screen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -80,6 +81,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
 
     PLACE: ClassVar[Place] = Place.PAGES
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.PAGES)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {"page-grid": ("page-legend",), "page-story": ()}
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +95,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
         """Scale and letters, map, story."""
         yield Canvas(id="page-legend")
         yield PageGrid(id="page-grid")
-        yield Canvas(id="page-story")
+        yield Canvas(id="page-story", pane=True)
 
     def crumbs(self) -> Text:
         """The view, and how many marks are in sight."""
@@ -146,7 +148,8 @@ class PagesScreen(OwnTables, BackgroundScreen):
     def _look_again(self, shown: Snapshot, width: int) -> None:
         app = self.console_app
         view, span = app.desk.view, app.looking().span
-        height = app.size.height - _FRAME_LINES - LEGEND_LINES - STORY_LINES[width >= 140]
+        story = 0 if self.alone == "page-grid" else STORY_LINES[width >= 140]
+        height = app.size.height - _FRAME_LINES - LEGEND_LINES - story
         key = (view.pool, view.incident if view.pool is None else None, view.range.text, view.option(ROWS))
         asked = _Asked(id(shown), key, span, (max(height, 1), width - MARGIN))
         if asked != self._asked:
@@ -200,7 +203,8 @@ class PagesScreen(OwnTables, BackgroundScreen):
         if picture is None or story is None:
             return
         width = self.app.size.width
-        size = (width, STORY_LINES[width >= 140])
+        alone = self.app.size.height - _FRAME_LINES if self.alone == "page-story" else None
+        size = (width, alone or STORY_LINES[width >= 140])
         lines = story_lines(picture.shown, picture.drawn, *story, picture.reads, size, self.palette)
         self.query_one("#page-story", Canvas).show(lines)
 

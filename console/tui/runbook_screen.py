@@ -5,7 +5,7 @@ Invariant: it reads what runs have stored, once a second while it is seen; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
@@ -52,6 +52,7 @@ class RunbookScreen(OwnTables, BackgroundScreen):
 
     PLACE: ClassVar[Place] = Place.RUNS
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.RUNS)
+    PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {"run-list": (), "step-list": ("step-titles",), "step-detail": ()}
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class RunbookScreen(OwnTables, BackgroundScreen):
         yield LineList(id="run-list")
         yield Canvas(id="step-titles")
         yield LineList(id="step-list")
-        yield Canvas(id="step-detail")
+        yield Canvas(id="step-detail", pane=True)
 
     def on_mount(self) -> None:
         """Look once a second."""
@@ -176,6 +177,9 @@ class RunbookScreen(OwnTables, BackgroundScreen):
 
     @on(LineList.Opened, "#run-list")
     def _to_steps(self) -> None:
+        if self.alone is not None:
+            self.zoom("step-list")
+            self.draw()
         self.query_one("#step-list", LineList).focus()
 
     @property

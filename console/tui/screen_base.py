@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from console.core.actions import actions_of, hints_of
+from console.core.actions import BY_ID, actions_of, hints_of
 from console.core.looking import left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.trouble import trouble_of
 from console.core.view import View
+from console.tui.app_base import Refused
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line
 from console.tui.notices import Notice
 from console.tui.palette import Palette, palette_of
+from console.tui.pane_zoom import PaneZoom
 from console.tui.table_actions import SHEET_OF
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def bindings_of(place: Place) -> list[BindingType]:
     ]
 
 
-class DeskScreen(Screen[None]):
+class DeskScreen(PaneZoom):
     """A screen over the desk."""
 
     PLACE: ClassVar[Place]
@@ -105,6 +106,7 @@ class DeskScreen(Screen[None]):
             return
         self.draw_frame()
         self.draw_body(width)
+        self.spread()
 
     @property
     def _is_there(self) -> bool:
@@ -120,7 +122,10 @@ class DeskScreen(Screen[None]):
         self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
         self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())
-        self.query_one("#footer", Static).update(footer(hints_of(self.PLACE), width, palette))
+        hints = hints_of(self.PLACE)
+        if self.alone is not None:
+            hints = (replace(BY_ID["zoom_pane"], hint_words="all panes"), *hints)
+        self.query_one("#footer", Static).update(footer(hints, width, palette))
 
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
@@ -162,6 +167,22 @@ class DeskScreen(Screen[None]):
         """What is hidden loses the focus."""
         if self.focused is None and self._focused_before is not None and self._focused_before.is_attached:
             self._focused_before.focus()
+
+    def do_zoom_pane(self) -> None:
+        """The pane with the focus alone; all of them again where one is."""
+        pane = self.focused.id if self.focused is not None else None
+        if not self.all_panes():
+            if pane is None or pane not in self.PANES:
+                raise Refused("there is no pane here that could be seen alone; tab goes to the next one")
+            self.zoom(pane)
+        self.draw()
+
+    def do_restore(self) -> bool:
+        """All panes again; whether there was anything to take back."""
+        was_alone = self.all_panes()
+        if was_alone:
+            self.draw()
+        return was_alone
 
     def action_desk(self, action: str) -> None:
         """One action of the table: the focused list's, or the screen's own, or the app's."""

@@ -148,16 +148,26 @@ class Comparison:
             self.judged.fail("recall", rid, f"{verdict['verdict']} ({verdict['reason']}): truth {_told(truth)}")
 
     def _is_among_slots(self, rid: str, verdict: Row) -> bool:
-        """Whether all that is missed are pages that were filled slot by slot: a write that was under way meanwhile came
-        before some of the slots and after others, and no row says which, finer than clocks tell."""
+        """Whether all that is missed are pages that were filled slot by slot and that another's write went to: where it was
+        under way meanwhile it came before some of the slots and after others, and no row says which, finer than clocks tell.
+        """
         grown = {
             place_of(row["worker"], row["pool"], page)
             for row in self.ledger.tables["pages"].to_pylist()
             if row["op"] == "append"
             for page in row["pages"] or ()
         }
+        receives = (row for row in self.ledger.tables["requests"].to_pylist() if row["op"] == "receive")
+        own = {(row["worker"], row["req"]) for row in receives if row["rid"] == rid}
+        written = {
+            place_of(row["peer"], row["dst_pool"], page)
+            for row in self.ledger.tables["transfers"].to_pylist()
+            if row["op"] in ("post", "done") and (row["worker"], row["req"]) not in own
+            for page in row["dst_pages"] or ()
+        }
         certain = {place for places in self.truth[rid].donors.values() for place in places}
-        return verdict["reason"] == UNORDERED and certain <= grown and certain <= self.pages(rid, "unknown")
+        missed = certain & grown & written & self.pages(rid, "unknown")
+        return verdict["reason"] == UNORDERED and certain == missed
 
     def _cleared(self, rid: str, verdict: Row) -> None:
         """Who read what nobody had written, or its own content in a wrong place, is never called clean."""

@@ -8,13 +8,14 @@ import pytest
 from pilots import app_of, opened, until
 from text_snapshot import screen_text
 
+from console.core.library_rows import library_rows
 from console.core.looking import looking
 from console.core.places import Place
 from console.core.plain_screens import plain_screen
 from console.core.ranged import in_range, stretch
-from console.core.snapshot import Snapshot
+from console.core.snapshot import OF_PREFILLS, Snapshot
 from console.core.source import LedgerSource
-from console.core.time_range import Span, parse_range
+from console.core.time_range import Span, parse_range, rfc3339
 from console.core.view import View
 
 STORM = Path(__file__).parents[2] / "sample_logs" / "abort-storm" / "ledger"
@@ -87,6 +88,16 @@ def test_prefill_times_of_a_range_are_those_of_its_requests(storm):
 def test_a_range_is_counted_once(storm):
     first, again = counted(storm, at(Place.LATENCY)), counted(storm, at(Place.LATENCY))
     assert first.tables["prefill-times"] is again.tables["prefill-times"]
+
+
+@pytest.mark.parametrize("text", [RANGE, "2026-09-14T09:01:00Z..2026-09-14T09:02:00Z", "2026-09-14T09:00:07.5Z..now"])
+def test_latency_of_a_range_is_what_the_library_says_of_it(storm, text):
+    view = at(Place.LATENCY, text)
+    begin, end, bin_us = stretch(storm.rollup, looking(storm.rollup, view, storm.data_us).span)
+    given = {"from": rfc3339(begin), "to": rfc3339(end), "bucket": f"{bin_us // SECOND}s"}
+    said = library_rows(storm.ledger, storm.judged.settled, OF_PREFILLS, given)
+    found = counted(storm, view).tables
+    assert all(found[name].equals(said[name]) and len(said[name]) for name in OF_PREFILLS)
 
 
 def test_a_range_that_moves_with_the_time_is_not_counted_each_second(storm):

@@ -92,6 +92,17 @@ def test_the_published_text_holds_every_step_that_runs() -> None:
     assert {step.repeat for step in query.steps} == {"", "each level", "until stable"}
 
 
+def test_what_a_part_makes_is_a_step_of_its_own_that_queries_share() -> None:
+    fast, times = (query for query in load_queries() if query.name in ("fast-prefill", "prefill-times"))
+    assert [step.name for step in (*fast.steps, *times.steps)] == [
+        "asked_for",
+        "fast_prefill",
+        "asked_for",
+        "prefill_times",
+    ]
+    assert times.steps[0] == fast.steps[0]
+
+
 def test_the_sql_keeps_to_what_ports() -> None:
     code = "\n".join(line.split("--", 1)[0] for line in sql_engine.query().text.splitlines()).upper()
     for word in (

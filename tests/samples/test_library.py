@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from random import Random
 
 import pytest
 from catalogue import SAMPLES, Sample
 
 from engine.ledger.reader import Ledger, read_ledger
+from forensics import library
 from forensics.ask import FOREIGN_READS, GAPS
-from forensics.catalogue import Query, load_queries
+from forensics.catalogue import Query, QueryError, load_queries
 from forensics.foreign_reads import ForeignReads, foreign_reads
-from forensics.library import Limits, asking, run_query
+from forensics.library import Limits, Prepared, asking, run_query
 from forensics.parameters import bound
 from forensics.window import zone
 
@@ -257,6 +259,40 @@ def test_queries_that_are_asked_together_say_what_each_says_alone(sample: str):
             values = bound(by_name[name], {"after": "1m"} if name == "leaks" else {}, UTC, None)
             alone = run_query(by_name[name], ledger_of(sample), values, lambda: judged(sample), Limits())
             assert ask(by_name[name], values).equals(alone), (turn, name)
+
+
+@pytest.mark.parametrize("sample", ["abort-storm", "prefix-cross-tenant"])
+def test_prepared_queries_say_of_every_range_what_each_says_of_the_ledger(sample: str):
+    queries = [query for query in LIBRARY if query.name in ("fast-prefill", "prefill-times")]
+    prepared, ledger, random = Prepared(queries, ledger_of(sample), Limits()), ledger_of(sample), Random(sample)
+    times = [t.isoformat() for t in ledger.tables["requests"]["t"].to_pylist()]
+    for bucket in ("1s", "7s", "1m"):
+        start, end = sorted(random.sample(sorted(set(times)), 2))
+        given = {"from": start, "to": end, "bucket": bucket}
+        with prepared.asking() as ask:
+            for query in queries:
+                values = bound(query, {k: v for k, v in given.items() if k in query.parameters}, UTC, None)
+                alone = run_query(query, ledger, values, lambda: judged(sample), Limits())
+                assert ask(query, values).equals(alone), given
+                assert len(alone)
+
+
+def test_a_prepared_query_reads_nothing_of_the_ledger_again(monkeypatch):
+    (query,) = [query for query in LIBRARY if query.name == "prefill-times"]
+    loaded, load = [], library.shut_database
+    monkeypatch.setattr(
+        library, "shut_database", lambda tables, **more: loaded.append(set(tables)) or load(tables, **more)
+    )
+    prepared = Prepared([query], ledger_of("abort-race"), Limits())
+    for bucket in ("1s", "1m"):
+        with prepared.asking() as ask:
+            ask(query, bound(query, {"bucket": bucket}, UTC, None))
+    assert loaded == [{"requests", "workers"}, {"asked_for"}, {"asked_for"}]
+
+
+def test_a_query_whose_parts_take_values_is_not_prepared():
+    with pytest.raises(QueryError, match="takes a value"):
+        Prepared([query for query in LIBRARY if query.name == "detections"], ledger_of("abort-race"), Limits())
 
 
 def test_damage_is_counted_by_time():
