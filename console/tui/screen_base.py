@@ -130,7 +130,7 @@ class DeskScreen(PaneZoom):
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
         app, width = self.console_app, self.app.size.width
-        known = app.desk.rollup
+        known = app.seen
         if known is None:
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()
