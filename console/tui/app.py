@@ -115,6 +115,10 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
             if isinstance(top, DeskScreen):
                 top.draw()
 
+    def pointed_us(self) -> int | None:
+        """The moment under the cursor of the screen that is seen."""
+        return self.screen.pointed_us() if isinstance(self.screen, DeskScreen) else self.desk.view.cursor_us
+
     # Where one is
 
     def go(self, place: Place) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -30,7 +30,7 @@ from console.core.run_start import RunSetting, StartRefused
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
-from console.core.triage import Entry, TriageError
+from console.core.triage import TriageError
 from console.core.view import View
 from console.core.view_link import BadLink, asks_absolute, to_link
 from console.notify.notifier import Notifier
@@ -73,7 +73,8 @@ def create_app(
     run_forms = RunForms(runs or RunSetting(state / "runbooks"), source.path)
     feed = Feed(source, patience_s, beside=run_forms.state)
     forms = TriageForms(state, source)
-    app = app_of(feed, Parts(gate, hosts, forms.entries, run_forms, views or views_file()), notifier)
+    feed.entries = forms.entries
+    app = app_of(feed, Parts(gate, hosts, run_forms, views or views_file()), notifier)
     add_writing(app, feed, gate, forms, run_forms, intake)
     add_metrics(app, {"": feed}, {"": notifier} if notifier else {})
     return app
@@ -81,13 +82,12 @@ def create_app(
 
 @dataclass(frozen=True)
 class Parts:
-    """What an application is made of besides its feed. `hosts`: names under which it may be asked for; `entries`: what was said
-    of the incidents that it shows; `views`: the user's saved views.
+    """What an application is made of besides its feed. `hosts`: names under which it may be asked for; `views`: the user's saved
+    views.
     """
 
     gate: Gate
     hosts: tuple[str, ...]
-    entries: Callable[[], tuple[Entry, ...]]
     runs: RunForms
     views: Path
 
@@ -109,7 +109,7 @@ def app_of(feed: AnyFeed, parts: Parts, notifier: Notifier | None = None) -> Fas
 
     app = FastAPI(title="KV Witness console", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.feed = feed
-    _add_screens(app, feed, pages, parts.entries)
+    _add_screens(app, feed, pages)
     _add_refusals(app, feed, pages)
     _add_login(app, parts.gate, pages)
     add_api(app, feed, parts.views, parts.runs)
@@ -156,7 +156,7 @@ def address_of(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def _add_screens(app: FastAPI, feed: AnyFeed, pages: Pages, entries: Callable[[], tuple[Entry, ...]]) -> None:
+def _add_screens(app: FastAPI, feed: AnyFeed, pages: Pages) -> None:
     @app.get("/")
     async def root() -> RedirectResponse:
         return RedirectResponse("/overview", 303)
@@ -177,7 +177,7 @@ def _add_screens(app: FastAPI, feed: AnyFeed, pages: Pages, entries: Callable[[]
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
-        caller = Caller(address, visitor, await asyncio.to_thread(entries), "x-fragment" in request.headers)
+        caller = Caller(address, visitor, "x-fragment" in request.headers)
         return HTMLResponse(await asyncio.to_thread(pages.screen, asked, caller))
 
     for path in (*(f"/{place}" for place in PLACES), "/incidents/{incident_id}"):

@@ -17,6 +17,7 @@ from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.source_states import SourceState
+from console.core.triage import Entry
 from console.web.kept import Kept
 from console.web.past import Past
 
@@ -43,6 +44,8 @@ class AnyFeed(ABC):
         self._life, self._shown = f"{born_us:x}", 0
         self._changed = asyncio.Condition()
         self.told: list[Callable[[], Awaitable[None]]] = []
+        self.entries: Callable[[], tuple[Entry, ...]] = tuple
+        """Reads what people said of the incidents that are shown."""
 
     @property
     def mark(self) -> str:

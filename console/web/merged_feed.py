@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from console.core.desk import Desk
 from console.core.ledger_names import ALL_LEDGERS
+from console.core.merged import said_of
 from console.core.source_states import SourceState, merged_of, source_states
+from console.core.triage import Entry
 from console.core.view import View
 from console.web.feed import AnyFeed, Feed
 from console.web.past import Past
@@ -24,6 +26,7 @@ class MergedFeed(AnyFeed):
         self._feeds, self._first = dict(feeds), next(iter(feeds.values()))
         super().__init__(self._first.now_us(), ALL_LEDGERS, self._first.ledgers)
         self.desk, self.past = Desk(View(ledger=ALL_LEDGERS)), Past()
+        self.entries = self._said
         self._merge()
         for feed in self._feeds.values():
             feed.told.append(self._heard)
@@ -56,6 +59,9 @@ class MergedFeed(AnyFeed):
         finally:
             for feed in self._feeds.values():
                 feed.subscribers -= 1
+
+    def _said(self) -> tuple[Entry, ...]:
+        return tuple(entry for name, feed in self._feeds.items() for entry in said_of(name, feed.entries()))
 
     async def _heard(self) -> None:
         self._merge()

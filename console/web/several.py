@@ -16,11 +16,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from console.core.ledger_names import ALL_LEDGERS
-from console.core.merged import said_of
 from console.core.run_start import RunSetting
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
-from console.core.triage import Entry
 from console.notify.notifier import Notifier
 from console.web.app import Parts, add_writing, app_of
 from console.web.feed import AnyFeed, Feed
@@ -48,21 +46,16 @@ class SeveralLedgers:
         ledgers, setting = (*sources, ALL_LEDGERS), runs or RunSetting(state / "runbooks")
         views, notifiers = views or views_file(), notifiers or {}
         feeds: dict[str, Feed] = {}
-        forms: dict[str, TriageForms] = {}
         self._apps: dict[str, FastAPI] = {}
         for name, source in sources.items():
-            run_forms, forms[name] = RunForms(setting, source.path), TriageForms(state, source)
+            run_forms, forms = RunForms(setting, source.path), TriageForms(state, source)
             feeds[name] = feed = Feed(source, patience_s, beside=run_forms.state, name=name, ledgers=ledgers)
-            parts = Parts(gate, hosts, forms[name].entries, run_forms, views)
-            self._apps[name] = app = app_of(feed, parts, notifiers.get(name))
-            add_writing(app, feed, gate, forms[name], run_forms, (intakes or {}).get(name))
+            feed.entries = forms.entries
+            self._apps[name] = app = app_of(feed, Parts(gate, hosts, run_forms, views), notifiers.get(name))
+            add_writing(app, feed, gate, forms, run_forms, (intakes or {}).get(name))
             add_metrics(app, feeds, notifiers)
-
-        def entries() -> tuple[Entry, ...]:
-            return tuple(entry for name, each in forms.items() for entry in said_of(name, each.entries()))
-
         merged = MergedFeed(feeds)
-        parts = Parts(gate, hosts, entries, RunForms(setting, next(iter(sources.values())).path), views)
+        parts = Parts(gate, hosts, RunForms(setting, next(iter(sources.values())).path), views)
         self._apps[ALL_LEDGERS] = app_of(merged, parts)
         self.feeds: tuple[AnyFeed, ...] = (*feeds.values(), merged)
 
@@ -73,7 +66,7 @@ class SeveralLedgers:
             return
         name = _asked_of(scope)
         if name is None and scope["method"] not in _READS and scope["path"] not in _OF_ALL:
-            words = f"several ledgers are served: say of which, ?ledger= one of {', '.join(self._apps)}"
+            words = "several ledgers are served: the address has to name one of them, ?ledger=NAME"
             await PlainTextResponse(words, 400)(scope, receive, send)
             return
         # One that there is not is refused in words by the first, behind its guard.

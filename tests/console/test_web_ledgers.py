@@ -109,7 +109,12 @@ async def test_an_ack_is_written_into_the_book_of_its_own_ledger(client, ledgers
         r'<td class="id">(prod-.)</td><td class="sev.*?</td>\s*<td>(\w+).*?</td>\s*<td class="id"><a id="open-prod-.:(\S+)"',
         await page(client, "/incidents?ledger=all"), re.S,
     )  # fmt: skip
-    assert {source: state for source, state, incident in cells if incident == twice} == {"prod-a": "open", "prod-b": "acked"}
+    assert {source: state for source, state, incident in cells if incident == twice} == {
+        "prod-a": "open",
+        "prod-b": "ack",
+    }
+    rows = await table(client, "incidents", "ledger=all&q=state:ack")
+    assert [(row["source"], row["id"]) for row in rows] == [("prod-b", twice)]
 
 
 async def test_commands_and_links_keep_the_ledger_and_a_link_of_the_terminal_opens(client, ledgers, tmp_path):

@@ -22,7 +22,10 @@ async function open(asked) {
   try {
     const address = await addressOf(asked);
     palette.close();
-    if (new URL(address, location.href).pathname === location.pathname) await show(address);
+    const there = new URL(address, location.href);
+    const ledger = (query) => query.get("ledger");
+    const isHere = there.pathname === location.pathname && ledger(there.searchParams) === ledger(new URLSearchParams(location.search));
+    if (isHere) await show(address); // what is heard is of the page's own ledger
     else location.assign(address);
     return true;
   } catch (error) {
