@@ -21,7 +21,10 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "verdict": ("contaminated", "unknown", "corrupt", "exposed", "clean"),
 }
 """Fields whose words have an order, the gravest first: `severity<=high` is high or graver."""
-SHORT_WORDS = {"severity": {"p1": "critical", "p2": "high", "p3": "medium", "p4": "low"}}
+SHORT_WORDS = {
+    "severity": {"p1": "critical", "p2": "high", "p3": "medium", "p4": "low"},
+    "state": {"acked": "ack", "silenced": "silent"},
+}
 _FIELD = re.compile(r"([A-Za-z_][\w.]*)(>=|<=|>|<|:)")
 _VALUE = re.compile(r'"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)')
 _MOMENT = re.compile(r"now|(?:now)?-\d+[smhd]|\d{4}-\d\d-\d\d\S*")

@@ -8,6 +8,7 @@ snapshot.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from console.core.detectors import Detector, detector_rows, detectors
 from console.core.filter_language import Filter
 from console.core.held_capacity import HeldFigure, Rates, WhatIf, held_figure, held_series, hold_rates
-from console.core.incidents import Incident, incidents_of
+from console.core.incidents import STANDING, Incident, incidents_of
 from console.core.latency import LatencyFigure, latency_figure
 from console.core.library_rows import query_named
 from console.core.owners import Owners, name_owners
@@ -174,7 +175,9 @@ class Rollup:
     def sheets(self) -> dict[str, Sheet]:
         """The tables that people filter, sort and export, by name."""
         return {
-            "incidents": Sheet("incidents", self.tables["incidents"], _columns("incidents"), "first", "last"),
+            "incidents": Sheet(
+                "incidents", self.tables["incidents"], {**_columns("incidents"), **STANDING}, "first", "last"
+            ),
             "detections": self._latest("detections", "detections", "t"),
             "holders": self._latest("holders", "holders", None),
             "latency": Sheet("latency", self.tables["fast-prefill"], _columns("fast-prefill")),
@@ -186,6 +189,14 @@ class Rollup:
         made = replace(self, head=head, tables=tables)
         vars(made).update({name: vars(self)[name] for name in _OF_THE_READING if name in vars(self)})
         return made
+
+    def with_incidents(self, said: Hashable, rows: Callable[[], pa.Table]) -> Rollup:
+        """The same with more columns of its incidents; `said` names them, so that what was made of them once is kept."""
+        known: tuple[Hashable, Rollup] | None = vars(self).get("_said")
+        if known is None or known[0] != said:
+            known = said, self.extended(self.head, self.tables | {"incidents": rows()})
+            vars(self)["_said"] = known
+        return known[1]
 
     def with_tables(self, tables: dict[str, pa.Table]) -> Rollup:
         """The same with some tables counted of a range (`ranged`); what is made of others is not made again."""

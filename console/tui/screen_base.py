@@ -130,7 +130,7 @@ class DeskScreen(PaneZoom):
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
         app, width = self.console_app, self.app.size.width
-        known = app.desk.rollup
+        known = app.seen
         if known is None:
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()
@@ -178,11 +178,19 @@ class DeskScreen(PaneZoom):
         self.draw()
 
     def do_restore(self) -> bool:
-        """All panes again; whether there was anything to take back."""
-        was_alone = self.all_panes()
-        if was_alone:
+        """All panes again, else no mark; whether there was anything to take back."""
+        app = self.console_app
+        if self.all_panes():
             self.draw()
-        return was_alone
+            return True
+        had = app.desk.view.mark_us is not None
+        if had:
+            app.change(replace(app.desk.view, mark_us=None))
+        return had
+
+    def pointed_us(self) -> int | None:
+        """The moment under the cursor, us UTC."""
+        return self.console_app.desk.view.cursor_us
 
     def action_desk(self, action: str) -> None:
         """One action of the table: the focused list's, or the screen's own, or the app's."""

@@ -73,6 +73,7 @@ def create_app(
     feed, plotly = Feed(source, patience_s, beside=run_forms.state), _Plotly()
     pages = Pages(source.path, plotly.path, gate, run_forms, views)
     forms = TriageForms(state, source)
+    feed.entries = forms.entries
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -85,7 +86,7 @@ def create_app(
 
     app = FastAPI(title="KV Witness console", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.feed = feed
-    _add_screens(app, feed, pages, forms)
+    _add_screens(app, feed, pages)
     _add_refusals(app, feed, pages)
     add_api(app, feed, views, run_forms)
     _add_forms(app, gate, pages, forms, feed)
@@ -126,7 +127,7 @@ def address_of(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> None:
+def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
     @app.get("/")
     async def root() -> RedirectResponse:
         return RedirectResponse("/overview", 303)
@@ -144,7 +145,7 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
-        caller = Caller(address, visitor, await asyncio.to_thread(forms.entries), "x-fragment" in request.headers)
+        caller = Caller(address, visitor, "x-fragment" in request.headers)
         return HTMLResponse(await asyncio.to_thread(pages.screen, asked, caller))
 
     for path in (*(f"/{place}" for place in PLACES), "/incidents/{incident_id}"):

@@ -31,7 +31,7 @@ from console.core.sheet import Sheet
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
-from console.core.triage import Entry, silences, standing
+from console.core.triage import silences, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
@@ -56,11 +56,10 @@ PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENC
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: `address` as asked for, `entries` of the triage book, whether only what changes is wanted."""
+    """Who asks: `address` as asked for, whether only what changes is wanted."""
 
     address: str
     visitor: Visitor | None
-    entries: tuple[Entry, ...] = ()
     fragment: bool = False
 
 
@@ -128,7 +127,7 @@ class Pages:
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         known = asked.counted(Place.OVERVIEW) or known
-        seen = overview(known, asked.looking, caller.entries, asked.clock_us)
+        seen = overview(known, asked.looking, asked.said, asked.clock_us)
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
@@ -142,10 +141,10 @@ class Pages:
         return self._render(
             "incidents.html", asked, caller, title="Incidents",
             part=stretch("incidents", left.rows, asked, MOST_ROWS), tenant_words=tenant_words, left=left,
-            stood=stood_of(known, left, caller.entries, asked.moment_us),
+            stood=stood_of(known, left, asked.said, asked.moment_us),
             heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, MOST_DETECTIONS),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None, silence_words=silence_words,
-            silences=silences(known.incidents, caller.entries, asked.moment_us),
+            silences=silences(known.incidents, asked.said, asked.moment_us),
         )  # fmt: skip
 
     def _incident(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -169,7 +168,7 @@ class Pages:
             drawing=drawing, reading_words=reading_words,
             part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
-            standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
+            standing=standing(incident, asked.said, asked.moment_us), standing_words=standing_words,
             may_write=self._may_write(asked, caller),
             link=lambda resp, page=None: asked.link(rid=resp, page=page),
         )  # fmt: skip

@@ -121,7 +121,7 @@ def _of_incident(name: str, asked: Asked) -> Sheet:
 def _detectors(rows: pa.Table) -> Sheet:
     known = detectors(rows)
     columns: dict[str, list[Any]] = {
-        "detector": [d.code for d in known], "what": [d.words for d in known], "state": [d.state for d in known],
+        "detector": [d.code for d in known], "what": [d.words for d in known], "saw": [d.state for d in known],
         "looked": [d.looked for d in known], "skipped": [d.skipped for d in known], "hits": [d.hits for d in known],
         "last": pa.array([d.last_us for d in known], pa.timestamp("us", tz="UTC")),
     }  # fmt: skip
