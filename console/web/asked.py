@@ -50,8 +50,8 @@ class OutsideRecord(PageNotFound):
 class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
-    `said`: what people said of incidents. `kept`: what was worked out of the snapshot; None as long as there is none. `replaying`: where a replay stands; its desk
-    shows the record as it was there.
+    `said`: what people said of incidents. `kept`: what was worked out of the snapshot; None as long as there is none.
+    `replaying`: where a replay stands; its desk shows the record as it was there.
     """
 
     desk: Desk

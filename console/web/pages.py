@@ -5,7 +5,6 @@ Invariant: autoescape is on and every text of the ledger has been through `print
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
 from console.core.incident_tables import responses_sheet
 from console.core.incident_words import facts, reading_words, tenant_words
-from console.core.incidents import Incident
 from console.core.lineage import Lineage
-from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
+from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS
 from console.core.overview import overview, stood_of
 from console.core.places import Place
 from console.core.pool_names import pool_name
@@ -28,6 +26,7 @@ from console.core.run_list import STEP_MARKS, expectation, located, next_words, 
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
+from console.core.standing_rows import open_by_severity
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -222,7 +221,7 @@ class Pages:
                 "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
                 "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
-                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
+                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": open_by_severity(known) if known else None,
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
                 "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
                 "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
@@ -234,11 +233,6 @@ class Pages:
                 "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
             }
         )  # fmt: skip
-
-
-def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:
-    counted_here = list(incidents)
-    return {s: sum(i.severity is s for i in counted_here) for s in Severity}
 
 
 def _proofs(known: Lineage | None) -> dict[int, str]:
