@@ -44,8 +44,8 @@ ACTIONS: tuple[Action, ...] = (
         for number, place in enumerate(TABS, start=1)
     ),
     Action("open", ("enter",), "↵", "open what is selected", hint=1, hint_words="open"),
-    Action("back", ("escape", "backspace"), "esc", "all panes again, else back; never quits", _ONE, 2, "back"),
-    Action("restore", ("escape",), "esc", "all panes again; never quits", TABS, web=False),
+    Action("back", ("escape", "backspace"), "esc", "all panes again, then no mark, then back; never quits", _ONE, 2, "back"),
+    Action("restore", ("escape",), "esc", "all panes again, then no mark; never quits", TABS, web=False),
     Action("zoom_pane", ("f",), "f", "the pane with the focus alone, and all again; tab goes to the next pane", web=False),
     Action("incident", (), "", "an incident", command="incident", argument="ID"),
     Action("response", (), "", "a response, in its incident", command="resp", argument="ID"),
@@ -59,6 +59,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("zoom_in", ("plus",), "+", "half as much time around what is pointed at", _TIME),
     Action("zoom_out", ("minus",), "-", "twice as much time", _TIME),
     Action("zoom_fit", ("z",), "z", "the whole record", _TIME),
+    Action("mark", ("m",), "m", "mark what is pointed at; a second mark makes the range between the two", _TIME, command="mark"),
     Action("replay", ("R",), "R", "play the record from what is pointed at", command="replay", argument="[SPEED]"),
     Action("faster", ("greater_than_sign",), ">", "play faster"),
     Action("slower", ("less_than_sign",), "<", "play slower"),

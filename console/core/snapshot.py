@@ -221,6 +221,24 @@ class Snapshot:
         return tuple(sorted(found, key=lambda item: (self.workers[item[0]].role != "decode", item)))
 
     @cached_property
+    def pool_pages(self) -> dict[tuple[str, int, str], int]:
+        """Pages by (worker, epoch, pool), where the worker says it; the most it says."""
+        rows = self.ledger.tables["workers"]
+        said = rows.filter(pc.and_(pc.equal(rows["op"], "config"), pc.is_valid(rows["pool_pages"])))
+        sizes = said.group_by(["worker", "epoch", "pool"], use_threads=False).aggregate([("pool_pages", "max")])
+        return {(row["worker"], row["epoch"], row["pool"]): row["pool_pages_max"] for row in rows_of(sizes)}
+
+    @cached_property
+    def landings(self) -> dict[str | None, list[tuple[WorkerKey, Row]]]:
+        """By worker written to, None where that is lost: the remote writes that were done, with their movers."""
+        found: dict[str | None, list[tuple[WorkerKey, Row]]] = {}
+        for key, worker in self.workers.items():
+            for row in worker.transfers:
+                if row["op"] == "done":
+                    found.setdefault(row["peer"], []).append((key, row))
+        return found
+
+    @cached_property
     def _lives(self) -> dict[tuple[WorkerKey, str], PoolLives]:
         return {}
 

@@ -64,6 +64,17 @@ def moment_in(text: str, looked: tuple[int, int]) -> int:
     return at
 
 
+def marked(view: View, at_us: int) -> View:
+    """A mark at a moment. Where there is one, the time between the two is looked at and the mark is gone; at the mark itself it
+    is only gone."""
+    if view.mark_us is None:
+        return replace(view, mark_us=at_us)
+    if view.mark_us == at_us:
+        return replace(view, mark_us=None)
+    start, end = sorted((view.mark_us, at_us))
+    return replace(view, mark_us=None).with_range(TimeRange(rfc3339(start), rfc3339(end + 1)))
+
+
 def zoomed(view: View, known: Rollup, looked: tuple[int, int], factor: float) -> View:
     """`factor` times as much time, around what is pointed at, else around the middle."""
     start, end = looked

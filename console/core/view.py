@@ -97,12 +97,14 @@ class View:
     """Place, time, filter, sort, mode and selection.
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
-    that is pointed at, and the position of a replay. `options` are what one screen alone knows, as (name, value), sorted.
+    that is pointed at, and the position of a replay; `mark_us` one that was marked, an end of a range to be. `options` are
+    what one screen alone knows, as (name, value), sorted.
     """
 
     place: Place = Place.OVERVIEW
     range: TimeRange = ALL
     cursor_us: int | None = None
+    mark_us: int | None = None
     filter: str = ""
     sort: Sort | None = None
     mode: Mode = Mode.LIVE

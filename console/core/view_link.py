@@ -22,7 +22,9 @@ OPTIONS = frozenset(
 """What one screen alone knows."""
 _PLAIN = "/:.,-_~*><=@"
 _SHARE = "share"
-_FIELDS = ("from", "to", "around", "at", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title")
+_FIELDS = (
+    "from", "to", "around", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title",
+)  # fmt: skip
 
 
 class BadLink(ValueError):
@@ -39,9 +41,9 @@ def to_link(view: View) -> str:
 
 def to_query(view: View) -> str:
     """The query string of a view; its place, and an incident that is open, are in the path."""
-    at = None if view.cursor_us is None else rfc3339(view.cursor_us)
+    at, mark = (None if t is None else rfc3339(t) for t in (view.cursor_us, view.mark_us))
     values: dict[str, str | None] = {
-        "from": view.range.start, "to": view.range.end, "around": view.range.around, "at": at, "q": view.filter,
+        "from": view.range.start, "to": view.range.end, "around": view.range.around, "at": at, "mark": mark, "q": view.filter,
         "sort": view.sort.text if view.sort else None, "incident": None if view.place is Place.INCIDENT else view.incident,
         "resp": view.rid, "page": None if view.page is None else str(view.page), "pool": view.pool,
         "mode": _mode(view), "speed": _speed(view.replay), "title": view.title,
@@ -96,7 +98,7 @@ def from_query(query: str) -> View:
 
 def _view(given: Mapping[str, str]) -> View:
     view = View(
-        cursor_us=moment_us(given["at"]) if given.get("at") else None, filter=given.get("q", ""),
+        cursor_us=_moment(given, "at"), mark_us=_moment(given, "mark"), filter=given.get("q", ""),
         sort=Sort.parse(given["sort"]) if given.get("sort") else None, incident=given.get("incident") or None,
         rid=given.get("resp") or None, page=_whole(given, "page"), pool=given.get("pool") or None, title=given.get("title", ""),
     )  # fmt: skip
@@ -107,6 +109,10 @@ def _view(given: Mapping[str, str]) -> View:
     if mode == Mode.PAUSED:
         return view.on(Cue.FIX)
     return replace(view.on(Cue.PLAY), replay=_replay(given.get("speed", "1"))) if mode == Mode.REPLAY else view
+
+
+def _moment(given: Mapping[str, str], name: str) -> int | None:
+    return moment_us(given[name]) if given.get(name) else None
 
 
 def _whole(given: Mapping[str, str], name: str) -> int | None:

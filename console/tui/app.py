@@ -197,6 +197,10 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
             if isinstance(top, DeskScreen):
                 top.draw()
 
+    def pointed_us(self) -> int | None:
+        """The moment under the cursor of the screen that is seen."""
+        return self.screen.pointed_us() if isinstance(self.screen, DeskScreen) else self.desk.view.cursor_us
+
     def redraw_header(self) -> None:
         """Ages in the header move on although nothing else does; so does this machine's clock."""
         for top in self.screen_stack[-1:]:

@@ -136,6 +136,10 @@ class DeskApp(App[None]):
     def show_view(self, view: View) -> None:
         """Go to where a view looks."""
 
+    @abstractmethod
+    def pointed_us(self) -> int | None:
+        """The moment under the cursor of the screen that is seen, us UTC."""
+
     def say_once(self, words: str) -> None:
         """A message that is not repeated while the console is open."""
         if words not in self._said_once:

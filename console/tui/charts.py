@@ -9,6 +9,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from console.core.view import View
+
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
@@ -57,6 +59,20 @@ def braille(columns: Sequence[float | None], height: int, low: float, high: floa
             cells[dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
         before = y
     return ["".join(chr(0x2800 + bits) if bits else " " for bits in row) for row in cells]
+
+
+def points_of(view: View) -> tuple[tuple[int | None, str], ...]:
+    """What is pointed at and what is marked, with the characters that say so."""
+    return (view.cursor_us, "▲"), (view.mark_us, "m")
+
+
+def pointed(axis: str, first: float, last: float, points: Sequence[tuple[float | None, str]]) -> str:
+    """The words under a chart over [first, last] with a character where each point lies, the first of two in its place."""
+    marks = list(axis)
+    for at, glyph in reversed(points):
+        if at is not None and first <= at <= last:
+            marks[min(int((at - first) / max(last - first, 1) * len(axis)), len(axis) - 1)] = glyph
+    return "".join(marks)
 
 
 def blocks(columns: Sequence[float], height: int, top: float) -> list[str]:

@@ -5,6 +5,10 @@ Invariant: a row's key names the event's place in the record, and nothing of the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
 from rich.text import Text
 
 from console.core.event_window import EventWindow
@@ -15,7 +19,7 @@ from console.core.printable import NOTHING, printable, shorten
 from console.core.times import clock_ms, moment
 from console.tui.columns import Column, fit, heading, row_text
 from console.tui.line_list import CURSOR, Line
-from console.tui.lines import cut, owner_text
+from console.tui.lines import cut, owner_text, rule
 from console.tui.palette import Palette
 from forensics.rows import Row, rows_of
 
@@ -61,6 +65,20 @@ def event_table(window: EventWindow, owners: Owners, width: int, palette: Palett
     lines = [Line(key_text(key_at(window.rows, i)), row_text(fitted, row)) for i, row in enumerate(rows)]
     titles = Text(" " * len(CURSOR), style=palette.quiet, end="").append_text(heading(fitted))
     return titles, lines
+
+
+def with_mark(
+    window: EventWindow, lines: Sequence[Line], mark_us: int | None, width: int, palette: Palette
+) -> list[Line]:
+    """The rows with a dated line below the last event that is not later than the mark, where that lies in the window."""
+    n = len(window.rows)
+    if mark_us is None or n == 0:
+        return list(lines)
+    place = int(np.searchsorted(window.rows["t"].cast(pa.int64()).to_numpy(), mark_us, side="right"))
+    if (place == 0 and window.earlier is not None) or (place == n and window.later is not None):
+        return list(lines)
+    dated = Line(None, rule(f"m {moment(mark_us)}", width - len(CURSOR) - 1, palette, "a second m makes the range"))
+    return [*lines[:place], dated, *lines[place:]]
 
 
 def event_detail(window: EventWindow, key: EventKey, width: int, palette: Palette) -> list[Text]:

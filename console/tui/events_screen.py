@@ -23,7 +23,7 @@ from console.core.places import Place
 from console.core.snapshot import Snapshot
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
-from console.tui.event_lines import event_detail, event_table, key_of_text, key_text
+from console.tui.event_lines import event_detail, event_table, key_of_text, key_text, with_mark
 from console.tui.line_list import Line, LineList
 from console.tui.lines import rule, view_line
 from console.tui.notices import Notice, reading_notice
@@ -73,7 +73,7 @@ class EventsScreen(BackgroundScreen):
         self._asked: tuple[int, str, str] | None = None
         self._pointed: int | None = None
         self._follows = True
-        self._made_of: tuple[int, int, str] | None = None
+        self._made_of: tuple[int, int, str, int | None] | None = None
         self._titles = Text("", end="")
         self._lines: list[Line] = []
 
@@ -161,10 +161,12 @@ class EventsScreen(BackgroundScreen):
         self.draw_frame()
 
     def _draw_rows(self, found: _Found, width: int, cursor: EventKey | None) -> None:
-        made_of = (id(found.window), width, self.app.theme)
+        mark = self.console_app.desk.view.mark_us
+        made_of = (id(found.window), width, self.app.theme, mark)
         if made_of != self._made_of:
             self._made_of = made_of
-            self._titles, self._lines = event_table(found.window, found.shown.owners, width, self.palette)
+            self._titles, lines = event_table(found.window, found.shown.owners, width, self.palette)
+            self._lines = with_mark(found.window, lines, mark, width, self.palette)
         self.query_one("#event-titles", Canvas).show([self._titles])
         self.query_one("#event-rows", EventList).show(self._lines, None if cursor is None else key_text(cursor))
         self._draw_detail()
@@ -205,6 +207,11 @@ class EventsScreen(BackgroundScreen):
             return replace(found, window=step(found.window, found.looked), cursor=None)
 
         self.compute("events", slide, self._take)
+
+    def pointed_us(self) -> int | None:
+        """That of the event under the cursor."""
+        cursor = self._cursor
+        return super().pointed_us() if cursor is None else cursor.t_us
 
     def action_desk(self, action: str) -> None:
         """`g` and `G` go to the ends of the record, not of the window."""

@@ -13,7 +13,8 @@ from console.core.held_capacity import REASONS, HeldFigure
 from console.core.incidents import Incident
 from console.core.printable import printable, shorten
 from console.core.times import clock, duration
-from console.tui.charts import layered, resampled
+from console.core.view import View
+from console.tui.charts import layered, pointed, points_of, resampled
 from console.tui.columns import Column, fit, heading, row_text
 from console.tui.incident_marks import incident_line
 from console.tui.line_list import Line
@@ -43,7 +44,7 @@ def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
 
 
 def chart_lines(
-    figure: HeldFigure, cursor_us: int | None, incidents: Iterable[Incident], palette: Palette, width: int, height: int
+    figure: HeldFigure, view: View, incidents: Iterable[Incident], palette: Palette, width: int, height: int
 ) -> list[Text]:
     """`height` rows: bars over time, the forecast of an hour on the right third where they reach the record's end, the
     axis under them, and where incidents were first seen."""
@@ -69,15 +70,12 @@ def chart_lines(
         edge = "-" if row == 0 and figure.limit else " "
         text.append(left.replace(" ", edge), style=palette.strong)
         lines.append(text.append(f"│{right.replace(' ', edge)}", style=palette.quiet))
-    return [*lines, _axis(figure, cursor_us, past, ahead, palette), *([marks] if marks else [])]
+    return [*lines, _axis(figure, view, past, ahead, palette), *([marks] if marks else [])]
 
 
-def _axis(figure: HeldFigure, cursor_us: int | None, past: int, ahead: int, palette: Palette) -> Text:
+def _axis(figure: HeldFigure, view: View, past: int, ahead: int, palette: Palette) -> Text:
     first, last = figure.starts_us[0], figure.starts_us[-1] + figure.bin_us
-    marks = list(f"{clock(first):<{past}}")
-    if cursor_us is not None and first <= cursor_us <= last:
-        at = min(int((cursor_us - first) / max(last - first, 1) * past), past - 1)
-        marks[at] = "▲"
+    marks = list(pointed(f"{clock(first):<{past}}", first, last, points_of(view)))
     ends = f"now{'+1h':>{max(ahead - 2, 3)}}" if ahead else ""
     if not ahead:
         marks[-9:] = clock(last)[:9]

@@ -97,9 +97,7 @@ class HeldScreen(RangedScreen):
         of = self.ranged()[1]
         where = f"{printable(f'{figure.worker}/{figure.pool}')} {of}".rstrip()
         lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, where)]
-        lines += chart_lines(
-            figure, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
-        )
+        lines += chart_lines(figure, app.desk.view, incidents_left(app.known, app.looking()), palette, width, height)
         lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
         self.query_one("#held-chart", Canvas).show(lines)
 

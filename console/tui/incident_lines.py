@@ -145,4 +145,6 @@ def crumb_line(desk: Desk, width: int, palette: Palette) -> Text:
     if reading is not None:
         rids = list(dict.fromkeys(r.rid for r in desk.readings))
         line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
+    if desk.view.mark_us is not None:
+        line.append(f"  m {clock(desk.view.mark_us)}", style=palette.strong)
     return cut(line, width)

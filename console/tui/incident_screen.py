@@ -29,11 +29,10 @@ from console.core.readings import Reading
 from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
 from console.core.standing_words import standing_facts
-from console.core.view import Cue
 from console.tui.app_base import Refused
-from console.tui.background import BackgroundScreen
 from console.tui.incident_lines import crumb_line, fact_lines, note_lines, reading_table
 from console.tui.incident_picture import WORKING, Asked, Told, mapped, told_of
+from console.tui.incident_steps import IncidentSteps
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import (
     LEGEND,
@@ -56,7 +55,7 @@ MOST_NOTES = {False: 3, True: 8}
 """Lines of notes in sight, likewise."""
 
 
-class IncidentScreen(OwnTables, BackgroundScreen):
+class IncidentScreen(OwnTables, IncidentSteps):
     """Lineage and event order."""
 
     PLACE: ClassVar[Place] = Place.INCIDENT
@@ -73,7 +72,6 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         self._asked_map: tuple[int, str, int] | None = None
         self._map: PageMap | None = None
         self._pointed_at: tuple[str, str, int] | None = None
-        self._steps = 0
         self._drawn_of: dict[str, object] = {}
 
     def compose_body(self) -> ComposeResult:
@@ -122,14 +120,14 @@ class IncidentScreen(OwnTables, BackgroundScreen):
             self.tell(None)
             self._draw_without_response(width)
             return
-        self._look_again()
-        told = self._here
+        self.look_again()
+        told = self.here
         self.tell(self.pending("lineage", WORKING) if told is None else None)
         if told is None:
             return
         wide = width >= 140
         right = self._right(width)
-        about, page = replace(told.asked, page=None), self._page(told.known)
+        about, page = replace(told.asked, page=None), self.page_of(told.known)
         if self._is_new("pages", about, page, width):
             self.query_one("#victim", Static).update(victim_line(shown, reading, told.known, width, palette))
             self.query_one("#lineage-rule", Static).update(rule("PAGES ◂ DONORS", right, palette, LEGEND))
@@ -157,7 +155,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         self._drawn_of[part] = drawn_of
         return True
 
-    def _look_again(self, *, from_end: bool = False) -> None:
+    def look_again(self, *, from_end: bool = False) -> None:
         """Have what the desk points at worked out, unless it is or is being."""
         desk = self.console_app.desk
         reading = desk.reading
@@ -180,10 +178,10 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         steps, self._steps = self._steps, 0
         self.draw()
         for _ in range(abs(steps)):
-            self._find(1 if steps > 0 else -1)
+            self.find(1 if steps > 0 else -1)
 
     @property
-    def _here(self) -> Told | None:
+    def here(self) -> Told | None:
         """What is worked out of the response that is looked at; its story may be of the page before."""
         told, asked = self._told, self._asked
         if told is None or asked is None:
@@ -238,7 +236,8 @@ class IncidentScreen(OwnTables, BackgroundScreen):
         self._drawn_of.clear()
         self.query_one("#proof", Static).update("")
 
-    def _page(self, known: Lineage) -> int | None:
+    def page_of(self, known: Lineage) -> int | None:
+        """The page that is looked at, else the first that was found."""
         selected = self.console_app.desk.view.page
         if selected in {page.page for page in known.pages}:
             return selected
@@ -261,7 +260,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
 
     def _draw_proof(self) -> None:
         """One line about what is under the cursor: the whole event, or how the page was judged."""
-        told, listed = self._here, self.query_one("#events", LineList)
+        told, listed = self.here, self.query_one("#events", LineList)
         if told is None or told.story is None:
             return
         story = told.story
@@ -310,7 +309,7 @@ class IncidentScreen(OwnTables, BackgroundScreen):
     def _select_page(self, event: LineList.Moved) -> None:
         app = self.console_app
         app.desk = app.desk.select(page=int(event.key))
-        self._look_again()
+        self.look_again()
 
     @on(LineList.Opened, "#pages")
     def _to_events(self) -> None:
@@ -328,72 +327,16 @@ class IncidentScreen(OwnTables, BackgroundScreen):
     def _select_response(self, event: LineList.Moved) -> None:
         reading = next((r for r in self.console_app.desk.readings if r.key == event.key), None)
         if reading is not None:
-            self._show_response(reading.rid)
+            self.show_response(reading.rid)
 
-    def _show_response(self, rid: str) -> None:
-        app, self._steps = self.console_app, 0
-        app.desk = app.desk.select(rid=rid)
-        self.draw()
+    def pointed_us(self) -> int | None:
+        """That of the event under the cursor, while it is in the order of events."""
+        told, listed = self.here, self.query_one("#events", LineList)
+        if told is None or told.story is None or not listed.has_focus or listed.cursor_key is None:
+            return super().pointed_us()
+        return told.story.events[int(listed.cursor_key)].t_us
 
     def do_back(self) -> None:
-        """All panes again, else to the list."""
+        """All panes again, else no mark, else to the list."""
         if not self.do_restore():
             self.console_app.leave_incident()
-
-    def do_next_found(self) -> None:
-        """The next page with a foreign read, over responses and round."""
-        self._find(1)
-
-    def do_previous_found(self) -> None:
-        """The previous one."""
-        self._find(-1)
-
-    def _find(self, by: int) -> None:
-        app = self.console_app
-        told, reading = self._here, app.desk.reading
-        if reading is None:
-            return
-        if told is None:
-            self._steps += by
-            return
-        found, page = told.known.found, self._page(told.known)
-        at = found.index(page) + by if page in found else 0
-        if 0 <= at < len(found):
-            app.desk = app.desk.select(page=found[at])
-        else:
-            rids = list(dict.fromkeys(r.rid for r in app.desk.readings))
-            rid = rids[(rids.index(reading.rid) + by) % len(rids)]
-            app.desk = replace(app.desk, view=replace(app.desk.view, rid=rid, page=None))
-            self._look_again(from_end=by < 0)
-        self.draw()
-
-    def do_next_response(self) -> None:
-        """The next response of the incident, round."""
-        self._step_response(1)
-
-    def do_previous_response(self) -> None:
-        """The previous one."""
-        self._step_response(-1)
-
-    def _step_response(self, by: int) -> None:
-        incident, reading = self.console_app.desk.incident, self.console_app.desk.reading
-        if incident is not None and reading is not None:
-            rids = list(dict.fromkeys(r.rid for r in self.console_app.desk.readings))
-            self._show_response(rids[(rids.index(reading.rid) + by) % len(rids)])
-
-    def do_next_incident(self) -> None:
-        """The next incident of the list, round."""
-        self._step_incident(1)
-
-    def do_previous_incident(self) -> None:
-        """The previous one."""
-        self._step_incident(-1)
-
-    def _step_incident(self, by: int) -> None:
-        app, self._steps = self.console_app, 0
-        if app.desk.shown is None or app.desk.incident is None:
-            return
-        incidents = app.desk.shown.incidents
-        at = incidents.index(app.desk.incident)
-        app.desk = app.desk.open_incident(incidents[(at + by) % len(incidents)]).on(Cue.OPEN)
-        self.draw()

@@ -13,7 +13,8 @@ from console.core.incidents import Incident
 from console.core.latency import FEW, Length
 from console.core.printable import printable
 from console.core.times import clock
-from console.tui.charts import braille, course
+from console.core.view import View
+from console.tui.charts import braille, course, pointed, points_of
 from console.tui.columns import Column, fit, heading, row_text
 from console.tui.incident_marks import incident_line
 from console.tui.line_list import Line
@@ -57,7 +58,7 @@ def _change(length: Length, palette: Palette) -> Text:
 
 
 def course_lines(
-    length: Length, cursor_us: int | None, incidents: Iterable[Incident], palette: Palette, width: int, height: int
+    length: Length, view: View, incidents: Iterable[Incident], palette: Palette, width: int, height: int
 ) -> list[Text]:
     """p5 and p95 of one length over time, with the axis under them and where incidents were first seen; `height` rows."""
     if not length.starts_us:
@@ -72,10 +73,9 @@ def course_lines(
     for row, line in enumerate(merged):
         label = _ms(top * (rows - row) / rows) if row % 2 == 0 else ""
         lines.append(Text(f"{label:>{_AXIS - 1}}│", end="", style=palette.quiet).append(line, style="default"))
-    marks = list(f"{clock(first):<{max(inner - 9, 9)}}{clock(last)}"[:inner].ljust(inner))
-    if cursor_us is not None and first <= cursor_us <= last:
-        marks[min(int((cursor_us - first) / max(last - first, 1) * inner), inner - 1)] = "▲"
-    axis = Text(" " * (_AXIS - 1) + "└" + "".join(marks), end="", style=palette.quiet)
+    words = f"{clock(first):<{max(inner - 9, 9)}}{clock(last)}"[:inner].ljust(inner)
+    words = pointed(words, first, last, points_of(view))
+    axis = Text(" " * (_AXIS - 1) + "└" + words, end="", style=palette.quiet)
     return [*lines, axis, *([found] if found else [])]
 
 

@@ -87,9 +87,7 @@ class LatencyScreen(RangedScreen):
         if self.alone is not None:
             height = app.size.height - AROUND_COURSE
         lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, of or "over time, UTC")]
-        lines += course_lines(
-            length, app.desk.view.cursor_us, incidents_left(app.known, app.looking()), palette, width, height
-        )
+        lines += course_lines(length, app.desk.view, incidents_left(app.known, app.looking()), palette, width, height)
         words = f" {length.below_floor} of {length.requests:,} below the floor of {length.floor_ms:,.1f} ms"
         if length.fastest:
             words += f"; fastest: {printable(', '.join(length.fastest))}"

@@ -105,6 +105,8 @@ def view_line(at: Looking, said: str, width: int, palette: Palette, right: str =
         line.append(f" ({at.now_words})", style=palette.quiet)
     if view.cursor_us is not None:
         line.append(f"  at {clock(view.cursor_us)}", style=palette.strong)
+    if view.mark_us is not None:
+        line.append(f"  m {clock(view.mark_us)}", style=palette.strong)
     if view.filter:
         line.append(f"  /{printable(view.filter)}", style=palette.strong)
     if view.sort is not None:

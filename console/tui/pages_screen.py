@@ -223,6 +223,11 @@ class PagesScreen(OwnTables, BackgroundScreen):
         there = moved(picture.drawn, cell, event.rows, event.cols, marks)
         self._point(there.page, there.t_us)
 
+    def pointed_us(self) -> int | None:
+        """That of the cell under the cursor."""
+        cell = self._cell
+        return super().pointed_us() if cell is None else cell.t_us
+
     def action_desk(self, action: str) -> None:
         """Moves are over cells."""
         half = max(self.query_one(PageGrid).size.height // 2, 1)

@@ -180,11 +180,19 @@ class DeskScreen(PaneZoom):
         self.draw()
 
     def do_restore(self) -> bool:
-        """All panes again; whether there was anything to take back."""
-        was_alone = self.all_panes()
-        if was_alone:
+        """All panes again, else no mark; whether there was anything to take back."""
+        app = self.console_app
+        if self.all_panes():
             self.draw()
-        return was_alone
+            return True
+        had = app.desk.view.mark_us is not None
+        if had:
+            app.change(replace(app.desk.view, mark_us=None))
+        return had
+
+    def pointed_us(self) -> int | None:
+        """The moment under the cursor, us UTC."""
+        return self.console_app.desk.view.cursor_us
 
     def action_desk(self, action: str) -> None:
         """One action of the table: the focused list's, or the screen's own, or the app's."""

@@ -11,7 +11,7 @@ from textual.worker import Worker, WorkerState
 
 from console.core.as_it_was import snapshot_at
 from console.core.snapshot import Snapshot
-from console.core.time_moves import moment_in, pointed, stepped, zoomed
+from console.core.time_moves import marked, moment_in, pointed, stepped, zoomed
 from console.core.time_range import ALL, parse_range
 from console.core.view import SPEEDS, Cue, Mode
 from console.tui.app_base import DeskApp, Refused
@@ -76,6 +76,13 @@ class TimeActions(DeskApp):
     def do_zoom_fit(self, _: str = "") -> None:
         """The whole record."""
         self.change(self.desk.view.with_range(ALL))
+
+    def do_mark(self, _: str = "") -> None:
+        """Mark the moment under the cursor, or look at what lies between the mark and it."""
+        at = self.pointed_us()
+        if at is None:
+            raise Refused("nothing is pointed at; [ and ] point, and so does a cursor on Events or Pages")
+        self.change(marked(self.desk.view, at))
 
     def do_next_incident(self, _: str = "") -> None:
         """Point at the next incident."""

@@ -95,7 +95,7 @@ class Asked:
     def at(self, place: Place) -> View:
         """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
         seen = self.view
-        return View(place, seen.range, seen.cursor_us, seen.filter, mode=seen.mode, replay=seen.replay)
+        return View(place, seen.range, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay)
 
     def tab(self, place: Place) -> str:
         """The address of another screen."""

@@ -36,8 +36,9 @@ def chart(name: str, asked: Asked, theme: str) -> Figure:
     if name not in _CHARTS:
         raise PageNotFound(f"There is no chart {printable(name)}. There are: {', '.join(_CHARTS)}.")
     figure = _CHARTS[name](asked, theme)
-    if asked.view.cursor_us is not None:
-        point_at(figure, asked.view.cursor_us, theme)
+    for at, is_mark in ((asked.view.cursor_us, False), (asked.view.mark_us, True)):
+        if at is not None:
+            point_at(figure, at, theme, is_mark=is_mark)
     return figure
 
 

@@ -62,13 +62,13 @@ def time_axis(style: Style, start_us: int | None, end_us: int | None, **more: An
     return axis(style, "time (UTC)", type="date", **whole, **more)
 
 
-def point_at(figure: Figure, at_us: int, theme: str) -> None:
-    """Draw what is pointed at over every panel that has an axis of time; the range of the axis stays."""
-    shown, line = figure["layout"], {"color": STYLES[theme].ink, "width": 1, "dash": "dot"}
+def point_at(figure: Figure, at_us: int, theme: str, *, is_mark: bool = False) -> None:
+    """Draw what is pointed at, or marked, over every panel that has an axis of time; the range of the axis stays."""
+    shown, line = figure["layout"], {"color": STYLES[theme].ink, "width": 1, "dash": "dash" if is_mark else "dot"}
     numbers = [n.removeprefix("xaxis") for n, a in shown.items() if n.startswith("xaxis") and a.get("type") == "date"]
     shown["shapes"] = shown.get("shapes", []) + [
         {"type": "line", "xref": f"x{n}", "yref": f"y{n} domain", "x0": date(at_us), "x1": date(at_us), "y0": 0, "y1": 1,
-         "line": line, "name": "pointed at"}
+         "line": line, "name": "marked" if is_mark else "pointed at"}
         for n in numbers
     ]  # fmt: skip
 

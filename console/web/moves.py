@@ -21,7 +21,7 @@ from console.core.places import TABS, Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.core.saved_views import SavedViewError, load_views
-from console.core.time_moves import extent, moment_in, pointed, stepped, zoomed
+from console.core.time_moves import extent, marked, moment_in, pointed, stepped, zoomed
 from console.core.time_range import ALL, BadRange, parse_range
 from console.core.view import SPEEDS, Cue, Mode, Sort, View
 from console.core.view_link import BadLink, absolute, to_link, to_query
@@ -151,6 +151,12 @@ def _ranged(asked: Asked, text: str) -> View:
 def _at(asked: Asked, text: str) -> View:
     looked = _looked(asked)
     return pointed(asked.view, looked, moment_in(text, looked))
+
+
+def _mark(asked: Asked, _: str) -> View:
+    if asked.view.cursor_us is None:
+        raise BadRange("nothing is pointed at; [ and ] point")
+    return marked(asked.view, asked.view.cursor_us)
 
 
 def _stepped(by: int) -> Callable[[Asked, str], View]:
@@ -284,7 +290,7 @@ MOVES: dict[str, Callable[[Asked, str], View]] = {
     "back": lambda asked, _: asked.at(Place.INCIDENTS),
     "incident": _incident, "response": _response, "page": _page, "pause": _paused, "follow": _follow,
     "replay": _replay, "faster": _paced(1), "slower": _paced(-1),
-    "range": _ranged, "at": _at, "earlier": _stepped(-1), "later": _stepped(1), "zoom_in": _zoomed(0.5),
+    "range": _ranged, "at": _at, "mark": _mark, "earlier": _stepped(-1), "later": _stepped(1), "zoom_in": _zoomed(0.5),
     "zoom_out": _zoomed(2.0), "zoom_fit": lambda asked, _: asked.view.with_range(ALL), "filter": _filtered, "tenant": _tenant,
     "sort": _sorted, "next_found": _found_by(1), "previous_found": _found_by(-1), "next_response": _response_by(1),
     "previous_response": _response_by(-1), "next_incident": _incident_by(1), "previous_incident": _incident_by(-1),

@@ -59,6 +59,11 @@ def test_what_is_said_to_work_in_a_browser_is_done_by_an_address_or_by_the_page(
         ("/incidents", "sort first", "/incidents?sort=first"), ("/incidents?sort=first", "sort first", "/incidents?sort=-first"),
         ("/held", "what-if rate=2", "/held?what_if.rate=2"), ("/incidents", "view on-call", "/incidents?q=severity:critical"),
         ("/incidents?q=cause:M3", "export csv", "/tables/incidents.csv?q=cause:M3"), ("/held", "page 31", "/pages?page=31&rows=31-31"),
+        ("/held?at=2026-09-21T14:13:21Z", "mark", "/held?at=2026-09-21T14:13:21Z&mark=2026-09-21T14:13:21Z"),
+        (
+            "/held?at=2026-09-21T14:13:20Z&mark=2026-09-21T14:13:21Z", "mark",
+            "/held?from=2026-09-21T14:13:20Z&to=2026-09-21T14:13:21.000001Z&at=2026-09-21T14:13:20Z",
+        ),
         ("/events?from=-1s&mode=paused", "follow", "/events?from=-1s"),
     ],
 )  # fmt: skip
@@ -75,6 +80,7 @@ async def test_a_command_is_an_address(client, at, command, address):
         ("/held", "range yesterday", "cannot read"), ("/incidents", "sort nonsense", "there is no column nonsense"),
         ("/incidents", "incident I-0", "there is no incident I-0"), ("/incidents", "view broken", "cannot be opened"),
         ("/incidents", "at 2020-01-01T00:00:00Z", "outside of what is looked at"), ("/incidents", "export pdf", "there is no format pdf"),
+        ("/held", "mark", "nothing is pointed at"), ("/incidents", "mark", "this works on Overview or Pages"),
         ("/nowhere", "held", "there is no screen"), ("/held", "filter sev:", "has no value"), ("/incidents", "help", "has no address"),
     ],
 )  # fmt: skip
