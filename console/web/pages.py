@@ -34,7 +34,7 @@ from console.core.triage import silences, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
-from console.web.charts import held_asked, what_if
+from console.web.charts import held_asked, latency_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
@@ -160,7 +160,7 @@ class Pages:
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
         responses = responses_sheet(incident, desk.readings)
         flows = Sheet("flows", flows_of(desk.readings))
-        inside = replace(asked, view=replace(asked.view, filter="", sort=None))
+        inside = replace(asked, view=replace(asked.view, filter=""))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
@@ -199,7 +199,9 @@ class Pages:
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         grids, counted = {"latency": self._grid("latency", asked, MOST_ROWS)}, asked.counted(Place.LATENCY) or known
-        return self._render("latency.html", asked, caller, title="Latency", figure=counted.latency, grids=grids)
+        return self._render(
+            "latency.html", asked, caller, title="Latency", figure=latency_asked(asked, counted), grids=grids
+        )
 
     def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         listed = event_list(asked)
