@@ -30,7 +30,7 @@ from console.core.triage import Entry
 from forensics.catalogue import Column
 from forensics.verdict import Verdict
 
-_TABLES = ("detections", "holders", "fast-prefill")
+_TABLES = ("detections", "detectors", "holders", "fast-prefill")
 _TOTALS = ("detections", "holders", "events")
 
 
@@ -71,8 +71,7 @@ class MergedRollup(Rollup):
         """The tables that people filter, sort and export, by name, with a column that says of which ledger a row is."""
         return {name: replace(sheet, columns=_columns(sheet)) for name, sheet in super().sheets.items()}
 
-    def held_if(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
-        """The pools of all ledgers, the fullest of held pages first."""
+    def _held(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         figures = [figure for part in self.parts.values() for figure in part.held_if(tried)]
         return tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
 

@@ -30,7 +30,7 @@ from console.core.run_start import RunSetting, StartRefused
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
-from console.core.triage import TriageError
+from console.core.triage import Entry, TriageError
 from console.core.view import View
 from console.core.view_link import BadLink, asks_absolute, to_link
 from console.notify.notifier import Notifier
@@ -192,6 +192,14 @@ def _own_ledger(asked: Asked) -> str | None:
     return None if incident is None else to_link(asked.opened(incident.id, asked.view.rid, incident.source))
 
 
+def _said(feed: AnyFeed) -> tuple[Entry, ...]:
+    """What people said of incidents; nothing where it cannot be read, so that all of them count as open."""
+    try:
+        return feed.entries()
+    except TriageError:
+        return ()
+
+
 def _add_refusals(app: FastAPI, feed: AnyFeed, pages: Pages) -> None:
     def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
         if request.url.path.startswith(("/api/", "/tables/")):
@@ -205,7 +213,9 @@ def _add_refusals(app: FastAPI, feed: AnyFeed, pages: Pages) -> None:
         caller = Caller(back, visitor_of(request), fragment="x-fragment" in request.headers)
         now = feed.now_us()
         view = View(ledger=feed.name if feed.ledgers else None)
-        asked = Asked(feed.desk, feed.mark, view, Span(), now, now, ledgers=feed.ledgers, states=feed.states)
+        asked = Asked(
+            feed.desk, feed.mark, view, Span(), now, now, said=_said(feed), ledgers=feed.ledgers, states=feed.states
+        )
         if status == 400:
             fault = Fault(words, back, typed, error.at if isinstance(error, FilterError) else None)
             return HTMLResponse(pages.unreadable(asked, caller, fault), status)
