@@ -102,10 +102,19 @@ def merged_rollup(parts: Mapping[str, Rollup]) -> MergedRollup:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """`rollups` and `records` of the ledgers that have any, by name: `records` are those that have been read."""
+    """`rollups` and `records` of the ledgers that have any, by name: `records` are those that have been read. `missing`: the
+    ledgers of which there is nothing yet, so that nothing is said of them.
+    """
 
     rollups: Mapping[str, Rollup]
     records: Mapping[str, Snapshot]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`3 LEDGERS`, `2 OF 3 LEDGERS`."""
+        there = len(self.rollups)
+        return f"{there} OF {there + len(self.missing)} LEDGERS" if self.missing else f"{there} LEDGERS"
 
     @cached_property
     def rollup(self) -> MergedRollup | None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from console.core.desk import Desk
-from console.core.marks import Severity
 from console.core.merged import Merged
 from console.core.printable import printable
 from console.core.rollup import Rollup
@@ -34,19 +33,13 @@ class SourceState:
 
     @property
     def is_troubled(self) -> bool:
-        """Whether it is to be looked at before the others."""
-        return self.trouble is not None or self.is_broken
+        """Whether it is to be looked at before the others; so is one of which nothing is known yet."""
+        return self.known is None or self.trouble is not None or self.is_broken
 
     @property
     def words(self) -> str:
         """`prod-a LIVE 2 s behind`."""
         return f"{printable(self.name)} {self.mode}" + (", RECORD BROKEN" if self.is_broken else "")
-
-    @property
-    def by_severity(self) -> dict[Severity, int]:
-        """Incidents of the ledger, acknowledged ones among them."""
-        found = self.known.incidents if self.known else ()
-        return {severity: sum(i.severity is severity for i in found) for severity in Severity}
 
     @property
     def held(self) -> float | None:
@@ -90,7 +83,7 @@ def merged_of(desks: Mapping[str, Desk], before: Merged | None) -> Merged:
     records = {name: desk.shown for name, desk in current.items() if desk.shown is not None}
     if before is not None and _same(before.rollups, rollups) and _same(before.records, records):
         return before
-    return Merged(rollups, records)
+    return Merged(rollups, records, tuple(name for name in desks if name not in rollups))
 
 
 def _same(before: Mapping[str, object], now: Mapping[str, object]) -> bool:

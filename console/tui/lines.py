@@ -69,7 +69,7 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
     if desk.merged is not None and desk.rollup is not None:
         paused = f"PAUSED −{age(now_us - desk.rollup.taken_us)}{newer_words(desk)}"
-        return paused if desk.view.paused else f"{len(desk.merged.rollups)} LEDGERS"
+        return paused if desk.view.paused else desk.merged.words
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
     return _mode_of_one(desk, desk.shown, now_us)

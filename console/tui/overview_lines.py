@@ -6,14 +6,14 @@ Invariant: every panel is as high as it is told to be, or lower; what does not f
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 from console.core.detectors import Detector
 from console.core.held_capacity import HeldFigure
 from console.core.latency import Length
-from console.core.marks import SEVERITY_MARKS
+from console.core.marks import SEVERITY_MARKS, Severity
 from console.core.overview import Overview, Stood
 from console.core.owners import Owners
 from console.core.page_map import PageMap
@@ -56,13 +56,19 @@ def _open_line(stood: Stood, palette: Palette) -> Text:
     return text
 
 
-def source_lines(states: Sequence[SourceState], palette: Palette, width: int, height: int) -> list[Text]:
-    """Each ledger: how it stands, its incidents, its fullest pool; what is wrong with it; how whole its record is."""
+def source_lines(
+    states: Sequence[SourceState],
+    is_open: Mapping[str, Mapping[Severity, int]],
+    palette: Palette,
+    width: int,
+    height: int,
+) -> list[Text]:
+    """Each ledger: how it stands, its open incidents, its fullest pool; what is wrong with it; how whole its record is."""
     lines: list[Text] = []
     for state in states:
         line = Text(f" {state.words}", end="", style=palette.strong)
-        for severity, n in state.by_severity.items():
-            mark = SEVERITY_MARKS[severity]
+        for severity, mark in SEVERITY_MARKS.items() if state.known else ():
+            n = is_open.get(state.name, {}).get(severity, 0)
             line.append(f"  {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
         line.append(f"  held {state.held:.0%}" if state.held is not None else "")
         lines.append(cut(line, width))

@@ -13,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from console.core.overview import Overview, overview, whole_words
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.standing_rows import open_by_source
 from console.tui.canvas import Canvas
 from console.tui.line_list import LineList
 from console.tui.lines import rule
@@ -78,7 +79,7 @@ class OverviewScreen(RangedScreen):
         if desk.merged is not None:
             listed.styles.height = above - 2
             self.query_one("#detectors", Canvas).show([])
-            shown = source_lines(app.states, palette, right, above - 1)
+            shown = source_lines(app.states, open_by_source(app.known), palette, right, above - 1)
             self.query_one("#figures", Canvas).show([rule("LEDGERS", right, palette, "L one of them"), *shown])
             self._draw_tail(figure, width, tail)
             return

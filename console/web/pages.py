@@ -26,7 +26,7 @@ from console.core.run_list import STEP_MARKS, expectation, located, next_words, 
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
-from console.core.standing_rows import open_by_severity
+from console.core.standing_rows import open_by_severity, open_by_source
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -146,7 +146,7 @@ class Pages:
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
             "all_overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, most=MOST_ROWS,
-            latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
+            is_open=open_by_source(known), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
         )  # fmt: skip
 
     def _incidents(self, asked: Asked, known: Rollup, caller: Caller) -> str:

@@ -11,6 +11,7 @@ from test_frame import said, words
 from text_snapshot import screen_lines
 
 from console.core.places import Place
+from console.core.source import LedgerSource
 from console.core.triage import Act, TriageBook
 from console.core.view import View
 from console.tui.app_base import Refused
@@ -94,3 +95,14 @@ async def test_a_ledger_that_cannot_be_read_says_so_and_hides_no_other(ledgers, 
 def test_a_view_of_a_ledger_that_is_not_open_is_refused(ledgers, tmp_path):
     with pytest.raises(Refused, match="there is no ledger west; there are: prod-a, prod-b, ledger, all"):
         app_of(ledgers[0], tmp_path / "kept", others=ledgers[1:], view=View(ledger="west"))
+
+
+async def test_a_ledger_that_has_not_been_read_yet_is_said_first(ledgers, tmp_path, monkeypatch):
+    read = LedgerSource.read_if_changed
+    monkeypatch.setattr(LedgerSource, "read_if_changed", lambda self: None if self.path == ledgers[0] else read(self))
+    app = app_of(ledgers[0], tmp_path / "kept", others=ledgers[1:], view=View(place=Place.INCIDENTS, ledger="all"))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await all_read(pilot, app, 2)
+        await until(pilot, lambda: "2 OF 3 LEDGERS" in screen_lines(app)[0], "two of them")
+        assert "! prod-a READING  prod-b FINISHED" in screen_lines(app)[2]
+        assert {incident.source for incident in app.known.incidents} == {"prod-b", "ledger"}
