@@ -72,6 +72,17 @@ def parse_filter(text: str, fields: Collection[str] | None = None) -> Filter:
     return Filter(text, tuple(terms))
 
 
+def with_value(text: str, field: str, value: str) -> str:
+    """A filter, and `field` is `value`: beside its other terms, in the place of those that ask the field for another value.
+    Raises FilterError.
+    """
+    kept = [term.text for term in parse_filter(text).terms if term.field != field or term.negated]
+    quoted = f'"{value}"' if not value.replace("-", "").replace("_", "").isalnum() else value
+    added = f"{field}:{quoted}"
+    parse_filter(added)
+    return " ".join([*kept, added])
+
+
 def _term(text: str, start: int) -> tuple[Term, int]:
     negated = text[start] == "-"
     at = start + negated

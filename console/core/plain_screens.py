@@ -29,7 +29,9 @@ from forensics.rows import rows_of
 def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """Open incidents, detectors, the fullest pool, the worst length."""
     figure = overview(known, at, entries, clock_us)
-    yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}"
+    yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}; they concern {counted(figure.concerned, 'response')}"
+    if figure.whole:
+        yield f"detectors, pool and prefill are {figure.whole}"
     for stood in figure.incidents:
         i = stood.incident
         counts = ", ".join(f"{n} {verdict}" for verdict, n in i.counts.items() if n) or "no response"

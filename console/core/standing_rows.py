@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from console.core.incidents import Incident
+from console.core.marks import Severity
 from console.core.rollup import Rollup
 from console.core.triage import Entry, State, standing
 
@@ -28,6 +29,13 @@ def with_standing(known: Rollup, entries: Iterable[Entry], at_us: int) -> Rollup
         said[entry.incident].append(entry)
     rows = tuple(_row(incident, said.get(incident.id), at_us) for incident in known.incidents)
     return known.with_incidents(rows, lambda: _beside(known.tables["incidents"], rows))
+
+
+def open_by_severity(stood: Rollup) -> dict[Severity, int]:
+    """How many incidents nobody has acknowledged or silenced, of all of the record; `stood`: of `with_standing`."""
+    states = stood.tables["incidents"]["state"].to_pylist()
+    is_open = [i.severity for i, state in zip(stood.incidents, states, strict=True) if State.OPEN in state]
+    return {severity: is_open.count(severity) for severity in Severity}
 
 
 def _row(incident: Incident, entries: Iterable[Entry] | None, at_us: int) -> _Row:

@@ -28,7 +28,7 @@ from console.core.run_start import RunSetting, StartRefused
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
-from console.core.triage import TriageError
+from console.core.triage import Entry, TriageError
 from console.core.view import View
 from console.core.view_link import BadLink, asks_absolute
 from console.notify.notifier import Notifier
@@ -152,6 +152,14 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
         app.add_api_route(path, screen, methods=["GET"], include_in_schema=False, response_model=None)
 
 
+def _said(feed: Feed) -> tuple[Entry, ...]:
+    """What people said of incidents; nothing where it cannot be read, so that all of them count as open."""
+    try:
+        return feed.entries()
+    except TriageError:
+        return ()
+
+
 def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
     def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
         if request.url.path.startswith(("/api/", "/tables/")):
@@ -163,7 +171,8 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
             typed_of(address_of(request)) if request.method == "GET" else ("/" + request.url.path.split("/")[1], None)
         )
         caller = Caller(back, visitor_of(request), fragment="x-fragment" in request.headers)
-        asked = Asked(feed.desk, feed.mark, View(), Span(), feed.source.now_us(), feed.source.now_us())
+        now = feed.source.now_us()
+        asked = Asked(feed.desk, feed.mark, View(), Span(), now, now, said=_said(feed))
         if status == 400:
             fault = Fault(words, back, typed, error.at if isinstance(error, FilterError) else None)
             return HTMLResponse(pages.unreadable(asked, caller, fault), status)

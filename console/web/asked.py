@@ -20,6 +20,7 @@ from console.core.printable import printable
 from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
+from console.core.sorting import sort_fault
 from console.core.standing_rows import with_standing
 from console.core.time_moves import extent
 from console.core.time_range import ALL, Span, parse_range
@@ -146,6 +147,9 @@ async def ask(feed: Feed, address: str) -> Asked:
     Raises BadLink, BadRange, TriageError and PastFailed.
     """
     asked, known = replace(_read(feed, address), said=await asyncio.to_thread(feed.entries)), feed.desk.rollup
+    fault = sort_fault(asked.rollup, asked.view) if asked.rollup is not None else ""
+    if fault:
+        raise BadLink(fault)
     if asked.view.replay is None:
         return asked
     reach = extent(known, looking(known, replace(asked.view, replay=None), asked.clock_us).span) if known else None

@@ -5,7 +5,6 @@ Invariant: autoescape is on and every text of the ledger has been through `print
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
 from console.core.incident_tables import responses_sheet
 from console.core.incident_words import facts, reading_words, tenant_words
-from console.core.incidents import Incident
 from console.core.lineage import Lineage
-from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
+from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS
 from console.core.overview import overview, stood_of
 from console.core.places import Place
 from console.core.pool_names import pool_name
@@ -28,6 +26,7 @@ from console.core.run_list import STEP_MARKS, expectation, located, next_words, 
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
+from console.core.standing_rows import open_by_severity
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -35,7 +34,7 @@ from console.core.triage import silences, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
-from console.web.charts import held_asked, what_if
+from console.web.charts import held_asked, latency_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
@@ -161,7 +160,7 @@ class Pages:
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
         responses = responses_sheet(incident, desk.readings)
         flows = Sheet("flows", flows_of(desk.readings))
-        inside = replace(asked, view=replace(asked.view, filter="", sort=None))
+        inside = replace(asked, view=replace(asked.view, filter=""))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
@@ -200,7 +199,9 @@ class Pages:
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         grids, counted = {"latency": self._grid("latency", asked, MOST_ROWS)}, asked.counted(Place.LATENCY) or known
-        return self._render("latency.html", asked, caller, title="Latency", figure=counted.latency, grids=grids)
+        return self._render(
+            "latency.html", asked, caller, title="Latency", figure=latency_asked(asked, counted), grids=grids
+        )
 
     def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         listed = event_list(asked)
@@ -222,7 +223,7 @@ class Pages:
                 "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
                 "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
-                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
+                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": open_by_severity(known) if known else None,
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
                 "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
                 "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
@@ -234,11 +235,6 @@ class Pages:
                 "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
             }
         )  # fmt: skip
-
-
-def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:
-    counted_here = list(incidents)
-    return {s: sum(i.severity is s for i in counted_here) for s in Severity}
 
 
 def _proofs(known: Lineage | None) -> dict[int, str]:

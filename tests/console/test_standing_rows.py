@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import httpx
 import pytest
@@ -75,6 +76,11 @@ async def test_a_filter_of_standing_holds_in_both_skins_and_in_files(over, tmp_p
         app.attempt("filter", "state:open")
         await pilot.pause()
         assert "1 of 2, 1 hidden" in screen_text(app)
+        counts = re.findall(r"[▲◆●·](\d+)", screen_text(app).splitlines()[0])
+        assert sum(map(int, counts)) == 1
+        app.attempt("go_overview")
+        await pilot.pause()
+        assert "unfiltered" in screen_text(app)
         assert left(app.known, "state:ended", NOW_US) == [first.id, second.id]
     source = LedgerSource(over, now_us=lambda: NOW_US, engine="replay")
     web = create_app(source, Gate({TOKEN: Role.FORENSIC}), ("127.0.0.1",), app.around.state, patience_s=60)
@@ -87,6 +93,15 @@ async def test_a_filter_of_standing_holds_in_both_skins_and_in_files(over, tmp_p
         (row,) = csv.DictReader(io.StringIO((await client.get("/tables/incidents.csv?q=by:*")).text))
         assert (row["id"], row["by"], row["until"]) == (first.id, app.said[0].who, "")
         assert row["state"].split() == ["ack", "ended"], row["state"]
+        status = r'sev-\w+(?: none)?">\S+ (\d+) '
+        above = (await client.get("/overview?q=state:ack")).text
+        assert (
+            sum(map(int, re.findall(status, above[: above.index("</p>")]))) == 1
+        )  # of all of the record, the open ones
+        assert "None is open; 1 of 2, 1 hidden" in above
+        assert f"; {len(first.rids)} in the incidents that are left" in above
+        assert "Held, Prefill p5 and Detectors are unfiltered" in above
+        assert "in the incidents that are left" not in (await client.get("/overview")).text
         lanes = (await client.get("/api/charts/swimlanes?q=state:open")).text
         assert second.id in lanes
         assert first.id not in lanes
