@@ -20,6 +20,7 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
 from console.core.overview import overview, stood_of
+from console.core.own_time import own_words
 from console.core.places import Place
 from console.core.pool_names import pool_name
 from console.core.printable import counted, printable, ranges, shorten
@@ -232,7 +233,8 @@ class Pages:
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
                 "own": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", sort=None)),
                 "in_order": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", range=ALL)),
-                "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
+                "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS,
+                "own_words": own_words, **values,
             }
         )  # fmt: skip
 
