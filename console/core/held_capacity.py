@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from console.core.bins import bin_means
 from console.core.pool_names import pool_name, pool_named
 from console.core.printable import printable
+from console.core.stretch_stats import Stats
 from console.core.times import duration
 from forensics.rows import Row, rows_of
 
@@ -91,6 +92,7 @@ class Forecast:
 class HeldFigure:
     """One pool. `course`: rows of `held_series` over the record, or over a range of it, as tuples when they are asked for.
     Of the record's last stretch, [last_us, ends_us): pages `held`, and what is forecast from then on. `limit`: its pages.
+    `stats`: of the pages held over the course, by gauge.
     """
 
     worker: str
@@ -103,6 +105,7 @@ class HeldFigure:
     rates: Rates
     forecast: Forecast
     holders: tuple[Row, ...]
+    stats: Stats | None = None
 
     @property
     def name(self) -> str:
@@ -194,8 +197,10 @@ def held_figure(
     last_us: int,
     tried: WhatIf | None = None,
     course: pa.Table | None = None,
+    stats: Stats | None = None,
 ) -> HeldFigure:
-    """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a range."""
+    """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a
+    range; `stats`: of its gauges over the course."""
     last = {name: series[name][-1].as_py() for name in _LAST} if len(series) else None
     held = last["held"] or 0.0 if last else 0.0
     room = held + (last["free"] or 0) if last else 0.0
@@ -205,6 +210,7 @@ def held_figure(
         worker=last["worker"] if last else "", pool=last["pool"] if last else "",
         course=series if course is None else course, limit=limit, held=held if last else None, last_us=begins,
         ends_us=begins + length, rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
+        stats=stats,
     )  # fmt: skip
 
 

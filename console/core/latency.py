@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from console.core.stretch_stats import Stats
 from forensics.rows import rows_of
 
 FEW = 20
@@ -19,7 +20,8 @@ FEW = 20
 class Length:
     """Requests with [bucket_tokens, 2 x bucket_tokens) tokens that were not cached. Times in ms.
 
-    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests.
+    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests. `stats`: of all of
+    them, ms.
     """
 
     bucket_tokens: int
@@ -36,6 +38,7 @@ class Length:
     p50: tuple[float, ...] = ()
     p95: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
+    stats: Stats | None = None
 
     @property
     def few(self) -> bool:
@@ -88,6 +91,7 @@ def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
                 fastest=tuple(row["fastest"] or ()), starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
                 p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times),
                 counts=tuple(int(t["requests"]) for t in times),
+                stats=Stats(row["requests"], row["p5_ms"], row["p50_ms"], row["p95_ms"], row["mean_ms"], total=row["sum_ms"]),
             )
         )  # fmt: skip
     return LatencyFigure(tuple(lengths))

@@ -18,6 +18,7 @@ from console.core.looking import Looking, left_of
 from console.core.places import Place
 from console.core.rollup import LATEST_EVENTS, Rollup
 from console.core.snapshot import Snapshot
+from console.core.stretch_stats import gauge_stats
 from console.core.time_range import Span
 
 _GRAIN = 10
@@ -65,7 +66,7 @@ def _held(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:
     gauges = shown.ledger.tables["gauges"]
     t = gauges["t"].cast(pa.int64())
     inside = gauges.filter(pc.and_(pc.greater_equal(t, begin), pc.less(t, end)))
-    return {"held-course": held_series(inside, begin, bin_us)}
+    return {"held-course": held_series(inside, begin, bin_us), "held-stats": gauge_stats(inside)}
 
 
 def _latency(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:

@@ -25,6 +25,7 @@ from console.core.library_rows import query_named
 from console.core.owners import Owners, name_owners
 from console.core.page_map import PageMap
 from console.core.sheet import Sheet
+from console.core.stretch_stats import Stats, gauge_stats
 from console.core.strip import packed, strip_of, unpacked
 from console.core.time_range import Span
 from forensics.catalogue import Column
@@ -152,13 +153,18 @@ class Rollup:
         series, holders = _by_pool(self.tables["held"]), rows_of(self.tables["holders"])
         courses = _by_pool(self.tables["held-course"]) if "held-course" in self.tables else None
         rates = {(row["worker"], row["pool"]): row for row in rows_of(self.tables["pools"])}
+        said = {(row.pop("worker"), row.pop("pool")): Stats(**row) for row in rows_of(self.tables["held-stats"])}
         figures = []
         for key, pool in rates.items():
             mine = series.get(key, self.tables["held"].slice(0, 0))
             course = None if courses is None else courses.get(key, self.tables["held-course"].slice(0, 0))
             of_pool = tuple(row for row in holders if (row["worker"], row["pool"]) == key)
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
-            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course))
+            figures.append(
+                held_figure(
+                    mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course, said.get(key)
+                )
+            )
         return tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
 
     @cached_property
@@ -200,6 +206,7 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "detectors": detector_rows(ledger.tables["checks"], found),
         "detections": found.slice(max(len(found) - MOST_DETECTIONS, 0)),
         "held": held_series(gauges, first or 0, snapshot.bin_s * 1_000_000),
+        "held-stats": gauge_stats(gauges),
         "holders": library["holders"].slice(0, MOST_HOLDERS),
         "pools": _pools(
             ledger.tables["workers"], gauges, hold_rates(ledger.tables["pages"], library["held-capacity"], last or 0)

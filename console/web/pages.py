@@ -196,7 +196,8 @@ class Pages:
 
     def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         return self._render(
-            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[f.name for f in known.held],
+            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view),
+            stretch=held_asked(asked.counted(Place.HELD) or known, asked.view), pools=[f.name for f in known.held],
             tried=what_if(asked.view), holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 
