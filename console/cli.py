@@ -278,6 +278,7 @@ def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> No
     from console.core.plain_screens import plain_runs, plain_screen
     from console.core.run_list import library, run_list, runs_at
     from console.core.source import Failure
+    from console.core.standing_rows import with_standing
     from console.core.triage import TriageBook, TriageError, state_directory
     from console.core.what_if import WhatIfError
     from runbooks.store import default_state_dir
@@ -296,9 +297,10 @@ def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> No
     if view.place is Place.INCIDENT and snapshot.incident(view.incident) is None:
         known = ", ".join(i.id for i in snapshot.incidents) or "none"
         raise Usage(f"no incident {view.incident!r} in {source.path}; it has: {known}")
-    at = looking(snapshot.rollup, view, source.now_us())
     try:
         entries = TriageBook(state_directory(), source.path, who="", now_us=source.now_us).entries()
+        stood = with_standing(snapshot.rollup, entries, view.moment_us(source.now_us()))
+        at = looking(stood, view, source.now_us())
         for line in plain_screen(snapshot, at, entries, source.now_us()):
             click.echo(line)
     except (WhatIfError, TriageError) as error:

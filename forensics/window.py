@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from forensics.foreign_reads import Window
 
 _AGE = re.compile(r"(?:now)?-(\d+)(s|m|h|d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -30,17 +31,22 @@ def zone(name: str) -> ZoneInfo:
 def instant(text: str, tz: ZoneInfo, now: datetime) -> int:
     """Microseconds UTC of a time as written. Raises BadWindow."""
     if text == "now":
-        return int(now.timestamp() * 1e6)
+        return _microseconds(now)
     age = _AGE.fullmatch(text)
     if age:
-        return int((now - timedelta(**{_UNITS[age[2]]: int(age[1])})).timestamp() * 1e6)
+        return _microseconds(now - timedelta(**{_UNITS[age[2]]: int(age[1])}))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         words = f"cannot read the time {text!r}; write 2026-08-27, 2026-08-27T12:00:00Z, now or -15m"
         raise BadWindow(words) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=tz)
-    return int(moment.astimezone(UTC).timestamp() * 1e6)
+    return _microseconds(moment)
+
+
+def _microseconds(moment: datetime) -> int:
+    """Exact, as seconds in a float are not."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def window(start: str | None, end: str | None, tz: ZoneInfo, now: datetime) -> Window | None:

@@ -6,9 +6,11 @@ Invariant: a detector that is off is shown as off, never as one that saw nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
+from console.core.sheet import Sheet
 from forensics.rows import rows_of
 
 WORDS: dict[str, str] = {
@@ -72,3 +74,14 @@ def detectors(rows: pa.Table) -> tuple[Detector, ...]:
         for r in rows_of(rows)
     ]
     return tuple(sorted(found, key=lambda d: not d.hits))
+
+
+def detectors_sheet(rows: pa.Table) -> Sheet:
+    """The detectors as a table, from the rows of `detector_rows`."""
+    known = detectors(rows)
+    columns: dict[str, list[Any]] = {
+        "detector": [d.code for d in known], "what": [d.words for d in known], "saw": [d.state for d in known],
+        "looked": [d.looked for d in known], "skipped": [d.skipped for d in known], "hits": [d.hits for d in known],
+        "last": pa.array([d.last_us for d in known], pa.timestamp("us", tz="UTC")),
+    }  # fmt: skip
+    return Sheet("detectors", pa.table(columns))

@@ -21,7 +21,10 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "verdict": ("contaminated", "unknown", "corrupt", "exposed", "clean"),
 }
 """Fields whose words have an order, the gravest first: `severity<=high` is high or graver."""
-SHORT_WORDS = {"severity": {"p1": "critical", "p2": "high", "p3": "medium", "p4": "low"}}
+SHORT_WORDS = {
+    "severity": {"p1": "critical", "p2": "high", "p3": "medium", "p4": "low"},
+    "state": {"acked": "ack", "silenced": "silent"},
+}
 _FIELD = re.compile(r"([A-Za-z_][\w.]*)(>=|<=|>|<|:)")
 _VALUE = re.compile(r'"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)')
 _MOMENT = re.compile(r"now|(?:now)?-\d+[smhd]|\d{4}-\d\d-\d\d\S*")
@@ -67,6 +70,17 @@ def parse_filter(text: str, fields: Collection[str] | None = None) -> Filter:
         _check(term, fields)
         terms.append(term)
     return Filter(text, tuple(terms))
+
+
+def with_value(text: str, field: str, value: str) -> str:
+    """A filter, and `field` is `value`: beside its other terms, in the place of those that ask the field for another value.
+    Raises FilterError.
+    """
+    kept = [term.text for term in parse_filter(text).terms if term.field != field or term.negated]
+    quoted = f'"{value}"' if not value.replace("-", "").replace("_", "").isalnum() else value
+    added = f"{field}:{quoted}"
+    parse_filter(added)
+    return " ".join([*kept, added])
 
 
 def _term(text: str, start: int) -> tuple[Term, int]:

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from console.core.filter_language import ORDERED, Filter, FilterError, Term, number_of, word_of
 from forensics.window import BadWindow, instant
 
+STAND_FOR = {"tenant": ("reader_tenants", "donor_tenants_named")}
+"""Columns that together say of a row what a field says where a table has it: either of them is meant."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     ":": pc.equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal,
@@ -35,7 +37,7 @@ class Filtered:
 
 def filter_rows(wanted: Filter, rows: pa.Table, now_us: int) -> Filtered:
     """`rows` as `wanted` leaves them, in their order. `now_us`: what `now` means. Raises FilterError."""
-    used = [term for term in wanted.terms if term.field is None or term.field in rows.column_names]
+    used = [term for term in wanted.terms if term.field is None or _columns_of(term.field, rows)]
     unused = tuple(term for term in wanted.terms if term not in used)
     kept = rows
     for term in used:
@@ -44,8 +46,16 @@ def filter_rows(wanted: Filter, rows: pa.Table, now_us: int) -> Filtered:
 
 
 def _mask(term: Term, rows: pa.Table, now_us: int) -> pa.ChunkedArray:
-    mask = _anywhere(rows, term.values[0]) if term.field is None else _of_column(term, rows[term.field], now_us)
+    mask = _none(len(rows)) if term.field is not None else _anywhere(rows, term.values[0])
+    for name in _columns_of(term.field, rows) if term.field is not None else ():
+        mask = pc.or_(mask, _of_column(term, rows[name], now_us))
     return pc.invert(mask) if term.negated else mask
+
+
+def _columns_of(field: str, rows: pa.Table) -> tuple[str, ...]:
+    """The columns in which a field of a filter stands; none = the table knows nothing of it."""
+    wanted = (field,) if field in rows.column_names else STAND_FOR.get(field, ())
+    return tuple(name for name in wanted if name in rows.column_names)
 
 
 def _anywhere(rows: pa.Table, text: str) -> pa.ChunkedArray:

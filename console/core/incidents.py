@@ -13,12 +13,19 @@ import pyarrow as pa
 
 from console.core.marks import Severity
 from console.core.mechanisms import title
+from forensics.catalogue import Column
 from forensics.rows import Row, rows_of
 from forensics.verdict import Kind, Verdict
 
 QUERY = "incidents"
 NAMES = ("reader_tenants", "donor_tenants_named", "donors")
 """Columns that stand beside the library's own: whose responses, whose content, which requests'."""
+STANDING = {
+    "state": Column("how it stands with the people on call: open, back, silent, ack; and ended where it grows no more"),
+    "by": Column("who said so"),
+    "until": Column("when its silence ends"),
+}
+"""Columns of what people said of them (`standing_rows`)."""
 
 
 @dataclass(frozen=True)

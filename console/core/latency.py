@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from console.core.printable import printable
 from console.core.stretch_stats import Stats
 from forensics.rows import rows_of
 
@@ -69,10 +70,22 @@ class LatencyFigure:
 
     lengths: tuple[Length, ...]
 
+    def only(self, bucket: str | None) -> LatencyFigure:
+        """The length that begins with so many tokens alone; None = all of them."""
+        return LatencyFigure(tuple(n for n in self.lengths if bucket is None or str(n.bucket_tokens) == bucket))
+
     @property
     def worst(self) -> Length | None:
         """The length to look at first: suspicious, then the largest fall of p5, then the most requests."""
         return min(self.lengths, key=lambda n: (not n.suspicious, n.change or 0.0, -n.requests), default=None)
+
+
+def bucket_fault(figure: LatencyFigure, bucket: str | None) -> str:
+    """What is wrong with the length that a view names by its least tokens, in words; else empty."""
+    there = [str(length.bucket_tokens) for length in figure.lengths]
+    if bucket is None or bucket in there or not there:
+        return ""
+    return f"no request has a length that begins with {printable(bucket)} tokens; these are there: {', '.join(there)}"
 
 
 def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:

@@ -14,6 +14,7 @@ from console.core.filter_rows import filter_rows
 from console.core.incidents import Incident
 from console.core.rollup import Rollup
 from console.core.sheet import Shown, shown
+from console.core.sorting import sort_fault
 from console.core.time_range import BadRange, Span
 from console.core.times import clock
 from console.core.view import View
@@ -62,7 +63,11 @@ def looking(known: Rollup, view: View, clock_us: int) -> Looking:
             filter_rows(parse_filter(usable.filter), sheet.rows.slice(0, 0), now_us)
         except FilterError as error:
             faults.append(f"filter: {error}")
-            usable = replace(view, filter="")
+            usable = replace(usable, filter="")
+    fault = sort_fault(known, view)
+    if fault:
+        faults.append(f"order: {fault}")
+        usable = replace(usable, sort=None)
     return Looking(usable, span, now_us, "; ".join(faults), now_words(known, view, now_us))
 
 

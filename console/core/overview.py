@@ -18,7 +18,9 @@ from console.core.marks import Severity
 from console.core.page_map import PageMap
 from console.core.rollup import Rollup
 from console.core.sheet import Shown
+from console.core.time_range import ALL
 from console.core.triage import Entry, Standing, State, standing
+from console.core.view import View
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,16 @@ class Stood:
 
 @dataclass(frozen=True)
 class Overview:
-    """`incidents` are those not acknowledged or silenced, gravest first, as the filter leaves them; `left` says of how
-    many. `held`: the fullest pool, `latency`: the length whose p5 fell most; None = there is nothing to show.
+    """`incidents` are those not acknowledged or silenced, gravest first, as range and filter leave them; `left` says of how
+    many, and `concerned` how many responses those that are left concern. `held`: the fullest pool, `latency`: the length
+    whose p5 fell most; None = there is nothing to show. `whole`: what stands beside the figures that neither range nor
+    filter narrows (responses by verdict, detectors, held, p5), while there is one.
     """
 
     incidents: tuple[Stood, ...]
     left: Shown
+    concerned: int
+    whole: str
     by_severity: dict[Severity, int]
     detectors: tuple[Detector, ...]
     held: HeldFigure | None
@@ -51,11 +57,20 @@ def overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int
     left = left_of(known, "incidents", at)
     stood = stood_of(known, left, said, at.view.moment_us(clock_us))
     is_open = tuple(s for s in stood if s.standing.state in (State.OPEN, State.BACK))
+    concerned = len({rid for s in stood for rid in s.incident.rids})
     return Overview(
-        incidents=is_open, left=left, by_severity={s: sum(o.incident.severity is s for o in is_open) for s in Severity},
+        incidents=is_open, left=left, concerned=concerned, whole=whole_words(at.view),
+        by_severity={s: sum(o.incident.severity is s for o in is_open) for s in Severity},
         detectors=known.detectors, held=next(iter(known.held), None), latency=known.latency.worst, strip=known.strip,
         events=left_of(known, "events", at),
     )  # fmt: skip
+
+
+def whole_words(view: View) -> str:
+    """What stands beside a figure that neither range nor filter narrows, while there is one."""
+    if view.range != ALL:
+        return "of the whole record"
+    return "unfiltered" if view.filter else ""
 
 
 def stood_of(known: Rollup, left: Shown, entries: Iterable[Entry], now_us: int) -> tuple[Stood, ...]:

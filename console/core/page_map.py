@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MAX_ROWS, MAX_COLS, MAX_MARKERS, MAX_TENURES = 512, 600, 2000, 200
 FREE, HELD, SHARED_RANK, FIRST_NAMED = 0, 1, 2, 3
 """Cell values: free, held, any tenant without a letter, and 3 + rank of a tenant with one."""
-_BLOCK_PAGES = 8192
 _PATCHES = (50, 20)
 """Across and down; with two kinds of marks no more than MAX_MARKERS."""
 
@@ -75,16 +74,11 @@ def whole_area(snapshot: Snapshot, key: WorkerKey, pool: str) -> Area:
     """All pages and all time of a pool."""
     lives = snapshot.lives(key, pool)
     start, last = lives.span_us or (0, 0)
-    end = max([last, *_landings(snapshot, key)])
+    end = max([last, *(row["t"] for _, row in snapshot.landings.get(key[0], ()))])
     if lives.is_open and snapshot.data_us is not None:
         end = max(end, snapshot.data_us)
-    return Area(key, pool, start, max(end, start + 1), 0, _last_page(snapshot, key, pool))
-
-
-def _landings(snapshot: Snapshot, key: WorkerKey) -> list[int]:
-    """When remote writes to a worker were done, by the movers' clocks."""
-    rows = (row for worker in snapshot.workers.values() for row in worker.transfers)
-    return [row["t"] for row in rows if row["op"] == "done" and row["peer"] == key[0]]
+    highest = max(lives.highest_page, snapshot.pool_pages.get((*key, pool), 0) - 1)
+    return Area(key, pool, start, max(end, start + 1), 0, highest)
 
 
 def incident_area(snapshot: Snapshot, incident: Incident, margin_us: int = 120_000_000) -> Area | None:
@@ -101,15 +95,6 @@ def incident_area(snapshot: Snapshot, incident: Incident, margin_us: int = 120_0
     last = max([incident.last_seen_us, *(r.seen_us for r in snapshot.readings(incident) if r.seen_us is not None)])
     end = min(whole.end_us, last + margin_us)
     return whole if start >= end else Area(whole.key, whole.pool, start, end, whole.first_page, whole.last_page)
-
-
-def _last_page(snapshot: Snapshot, key: WorkerKey, pool: str) -> int:
-    sizes = [
-        row["pool_pages"] or 0
-        for row in snapshot.ledger.tables["workers"].to_pylist()
-        if row["op"] == "config" and row["pool"] == pool and (row["worker"], row["epoch"]) == key
-    ]
-    return max([snapshot.lives(key, pool).highest_page, *(size - 1 for size in sizes)])
 
 
 def page_map(snapshot: Snapshot, area: Area, *, rows: int = MAX_ROWS, cols: int = MAX_COLS) -> PageMap:
@@ -169,49 +154,51 @@ def _ranks(snapshot: Snapshot, key: WorkerKey, lives: PoolLives) -> np.ndarray:
 
 
 def _cells(area: Area, lives: PoolLives, ranks: np.ndarray, per_row: int, cols: int) -> np.ndarray:
-    pages = area.last_page - area.first_page + 1
-    block = max(_BLOCK_PAGES // per_row, 1) * per_row
-    parts = []
-    for first in range(0, pages, block):
-        height = min(block, pages - first)
-        low, high = np.searchsorted(lives.page, [area.first_page + first, area.first_page + first + height])
-        grid = np.zeros((-(-height // per_row) * per_row, cols), np.uint8)
-        if low < high:
-            grid[:height] = _grid(area, lives, ranks, slice(int(low), int(high)), first, height, cols)
-        parts.append(_majority(grid, per_row))
-    return np.concatenate(parts)
+    """The commonest value of each group of `per_row` pages, uint8 [rows, cols]; the higher one where two are as common."""
+    rows = -(-(area.last_page - area.first_page + 1) // per_row)
+    row, value, begin, after = _runs(area, lives, ranks, per_row, cols)
+    cells = np.zeros((rows, cols), np.uint8)
+    most, taken = (np.zeros((rows, cols), np.int32) for _ in range(2))
+    for one in np.unique(value)[::-1]:
+        mine = value == one
+        edges = np.zeros(rows * (cols + 1), np.int32)
+        np.add.at(edges, row[mine] * (cols + 1) + begin[mine], np.int32(1))
+        np.subtract.at(edges, row[mine] * (cols + 1) + after[mine], np.int32(1))
+        counts = edges.reshape(rows, cols + 1)[:, :cols].cumsum(axis=1, dtype=np.int32)
+        cells[counts > most] = one
+        np.maximum(most, counts, out=most)
+        taken += counts
+    cells[per_row - taken > most] = FREE
+    return cells
 
 
-def _grid(
-    area: Area, lives: PoolLives, ranks: np.ndarray, chosen: slice, first: int, height: int, cols: int
-) -> np.ndarray:
-    """Cells of single pages: in every bin the life that began last, if it touches the bin."""
+def _runs(
+    area: Area, lives: PoolLives, ranks: np.ndarray, per_row: int, cols: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(row, value, begin, after) of what is drawn: a page shows `value` in the columns [begin, after).
+
+    In every bin that is the life that began last, if it touches the bin, and held from its hold on.
+    """
     scale = cols / (area.end_us - area.start_us)
 
     def column(t: np.ndarray) -> np.ndarray:
         return np.clip(np.floor((t - area.start_us) * scale).astype(np.int64), 0, cols - 1)
 
-    ended, held = lives.end_us[chosen], lives.held_us[chosen]
-    begin, end = column(lives.start_us[chosen]), np.where(ended == NONE, cols - 1, column(ended))
-    latest = np.zeros((height, cols), np.int32)  # lives are counted from 1, since 0 is none
-    row = lives.page[chosen] - area.first_page - first
-    np.maximum.at(latest, (row, begin), np.arange(1, len(row) + 1, dtype=np.int32))
-    latest = np.maximum.accumulate(latest, axis=1)
-    at, bins = np.maximum(latest - 1, 0), np.arange(cols)
-    touches = (latest > 0) & (bins <= end[at])
-    cells = np.where(touches, ranks[chosen][at], FREE)
-    is_held = touches & (held[at] != NONE) & (bins >= column(held)[at])
-    return np.where(is_held, HELD, cells).astype(np.uint8)
-
-
-def _majority(grid: np.ndarray, per_row: int) -> np.ndarray:
-    """The commonest value of each group of `per_row` pages; the higher value where two are as common."""
-    if per_row == 1:
-        return grid
-    groups = grid.reshape(-1, per_row, grid.shape[1])
-    values = np.unique(grid)
-    counts = np.stack([(groups == value).sum(axis=1) for value in values[::-1]])
-    return np.asarray(values[::-1][counts.argmax(axis=0)], np.uint8)
+    begin, page = column(lives.start_us), lives.page
+    after = np.where(lives.end_us == NONE, cols, column(lives.end_us) + 1)
+    # The first column in which a later life of the same page has begun: a clock may go back, so any of them.
+    first = np.minimum.accumulate((page * cols + begin)[::-1])[::-1]
+    same = np.flatnonzero(page[1:] == page[:-1])
+    after[same] = np.minimum(after[same], (first[1:] - page[1:] * cols)[same])
+    held = np.where(lives.held_us == NONE, cols, column(lives.held_us))
+    row = (page - area.first_page) // per_row
+    owned, kept = begin < np.minimum(after, held), np.maximum(begin, held) < after
+    return (
+        np.concatenate([row[owned], row[kept]]),
+        np.concatenate([ranks[owned], np.full(kept.sum(), HELD, np.uint8)]),
+        np.concatenate([begin[owned], np.maximum(begin, held)[kept]]),
+        np.concatenate([np.minimum(after, held)[owned], after[kept]]),
+    )
 
 
 def tenures_of(snapshot: Snapshot, area: Area, lives: PoolLives, most: int | None) -> tuple[tuple[Tenure, ...], int]:

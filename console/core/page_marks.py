@@ -76,17 +76,14 @@ def _read(incident: Incident, finding: Row, page: int, t: int) -> Marker:
 def _late_writes(snapshot: Snapshot, of: WorkerKey, pool: str) -> list[Marker]:
     lives = snapshot.lives(of, pool)
     ends, found = lives.first_ends, []
-    for key, worker in snapshot.workers.items():
-        for row in worker.transfers:
-            if row["op"] != "done" or row["dst_pool"] not in (None, pool) or row["peer"] not in (None, of[0]):
-                continue
-            if not _may_be_late(snapshot, of, key, row, ends.get(row["dst_tag"])):
-                continue
-            for page in row["dst_pages"] or ():
-                life = lives.of_tag(page, row["dst_tag"])
-                if life is not None and life.end_seq is not None:
-                    marker = _late_write(snapshot, (of, pool), key, row, life)
-                    found += [marker] if marker else []
+    for key, row in (*snapshot.landings.get(of[0], ()), *snapshot.landings.get(None, ())):
+        if row["dst_pool"] not in (None, pool) or not _may_be_late(snapshot, of, key, row, ends.get(row["dst_tag"])):
+            continue
+        for page in row["dst_pages"] or ():
+            life = lives.of_tag(page, row["dst_tag"])
+            if life is not None and life.end_seq is not None:
+                marker = _late_write(snapshot, (of, pool), key, row, life)
+                found += [marker] if marker else []
     return found
 
 

@@ -16,6 +16,7 @@ from console.core.page_events import page_story
 from console.core.printable import counted, printable, ranges
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
+from console.core.standing_rows import with_standing
 from console.core.standing_words import silence_words, standing_facts
 from console.core.times import clock_ms, moment
 from console.core.triage import Entry, silences, standing
@@ -32,12 +33,13 @@ def incident_list(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], clo
     for problem in snapshot.ledger.problems:
         words = f"{problem.severity}: {printable(problem.where)}: {printable(problem.what)} ({problem.remedy})"
         yield f"problem, {words}"
-    left, said = left_of(snapshot.rollup, "incidents", at), tuple(entries)
+    now_us, said = at.view.moment_us(clock_us), tuple(entries)
+    known = with_standing(snapshot.rollup, said, now_us)
+    left = left_of(known, "incidents", at)
     yield f"incidents: {left.words}"
-    now_us = at.view.moment_us(clock_us)
     for silence in silences(snapshot.incidents, said, now_us):
         yield f"silence of {silence_words(silence, now_us)}"
-    for stood in stood_of(snapshot.rollup, left, said, now_us):
+    for stood in stood_of(known, left, said, now_us):
         yield ""
         yield from _facts(snapshot, stood.incident, said, now_us)
 

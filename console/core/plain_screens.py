@@ -19,6 +19,7 @@ from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, RunList, next_words, outcome, run_words
 from console.core.sheet import shown
 from console.core.snapshot import Snapshot
+from console.core.standing_rows import with_standing
 from console.core.times import duration, moment
 from console.core.triage import Entry
 from console.core.what_if import what_if_of, what_if_words
@@ -28,7 +29,9 @@ from forensics.rows import rows_of
 def plain_overview(known: Rollup, at: Looking, entries: Iterable[Entry], clock_us: int) -> Iterator[str]:
     """Open incidents, detectors, the fullest pool, the worst length."""
     figure = overview(known, at, entries, clock_us)
-    yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}"
+    yield f"incidents: {figure.left.words}; open: {len(figure.incidents)}; they concern {counted(figure.concerned, 'response')}"
+    if figure.whole:
+        yield f"detectors, pool and prefill are {figure.whole}"
     for stood in figure.incidents:
         i = stood.incident
         counts = ", ".join(f"{n} {verdict}" for verdict, n in i.counts.items() if n) or "no response"
@@ -140,7 +143,9 @@ def plain_screen(snapshot: Snapshot, at: Looking, entries: Iterable[Entry], cloc
         yield f"left out: {at.fault}"
     if at.now_words:
         yield f"range {at.view.range.text}, {at.now_words}"
-    counted = in_range(at.view.place, snapshot.rollup, snapshot, at)
+    entries = tuple(entries)
+    known = with_standing(snapshot.rollup, entries, at.view.moment_us(clock_us))
+    counted = in_range(at.view.place, known, snapshot, at)
     if at.view.place is Place.OVERVIEW:
         yield from plain_overview(counted, at, entries, clock_us)
     elif at.view.place is Place.PAGES:

@@ -8,6 +8,7 @@ snapshot.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from console.core.detectors import Detector, detector_rows, detectors
 from console.core.filter_language import Filter
 from console.core.held_capacity import HeldFigure, Rates, WhatIf, held_figure, held_series, hold_rates
-from console.core.incidents import Incident, incidents_of
+from console.core.incidents import STANDING, Incident, incidents_of
 from console.core.latency import LatencyFigure, latency_figure
 from console.core.library_rows import query_named
 from console.core.owners import Owners, name_owners
@@ -35,8 +36,15 @@ from forensics.verdict import Verdict
 if TYPE_CHECKING:
     from console.core.snapshot import Snapshot
 
+_COURSE = "held-course"
+"""The table of a rollup over a range: rows of `held_series` of it."""
 MOST_DETECTIONS, MOST_HOLDERS, LATEST_EVENTS = 2000, 500, 50
-_OF_THE_READING = ("counts", "incidents", "owners", "detectors", "strip", "latency", "held")
+_OF_THE_READING: dict[str, frozenset[str]] = {
+    "counts": frozenset(), "incidents": frozenset({"incidents"}), "owners": frozenset({"incidents"}),
+    "detectors": frozenset({"detectors"}), "strip": frozenset(), "latency": frozenset({"fast-prefill", "prefill-times"}),
+    "held": frozenset({"held", "holders", "pools"}),
+}  # fmt: skip
+"""What is worked out of a rollup once, and of which of its tables."""
 
 
 @dataclass(frozen=True)
@@ -146,32 +154,32 @@ class Rollup:
     @cached_property
     def held(self) -> tuple[HeldFigure, ...]:
         """One figure per pool that has gauges, the fullest of held pages first."""
-        return self.held_if(WhatIf())
+        return self._held(WhatIf())
 
     def held_if(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         """The same with other rates tried out."""
+        return self.held if tried == WhatIf() else self._held(tried)
+
+    def _held(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         series, holders = _by_pool(self.tables["held"]), rows_of(self.tables["holders"])
-        courses = _by_pool(self.tables["held-course"]) if "held-course" in self.tables else None
         rates = {(row["worker"], row["pool"]): row for row in rows_of(self.tables["pools"])}
-        said = {(row.pop("worker"), row.pop("pool")): Stats(**row) for row in rows_of(self.tables["held-stats"])}
         figures = []
         for key, pool in rates.items():
             mine = series.get(key, self.tables["held"].slice(0, 0))
-            course = None if courses is None else courses.get(key, self.tables["held-course"].slice(0, 0))
             of_pool = tuple(row for row in holders if (row["worker"], row["pool"]) == key)
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
-            figures.append(
-                held_figure(
-                    mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course, said.get(key)
-                )
-            )
-        return tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
+            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried))
+        fullest_first = tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
+        course = self.tables.get(_COURSE)
+        return _on_course(fullest_first, course, self.tables["held-stats"])
 
     @cached_property
     def sheets(self) -> dict[str, Sheet]:
         """The tables that people filter, sort and export, by name."""
         return {
-            "incidents": Sheet("incidents", self.tables["incidents"], _columns("incidents"), "first", "last"),
+            "incidents": Sheet(
+                "incidents", self.tables["incidents"], {**_columns("incidents"), **STANDING}, "first", "last"
+            ),
             "detections": self._latest("detections", "detections", "t"),
             "holders": self._latest("holders", "holders", None),
             "latency": Sheet("latency", self.tables["fast-prefill"], _columns("fast-prefill")),
@@ -184,9 +192,21 @@ class Rollup:
         vars(made).update({name: vars(self)[name] for name in _OF_THE_READING if name in vars(self)})
         return made
 
+    def with_incidents(self, said: Hashable, rows: Callable[[], pa.Table]) -> Rollup:
+        """The same with more columns of its incidents; `said` names them, so that what was made of them once is kept."""
+        known: tuple[Hashable, Rollup] | None = vars(self).get("_said")
+        if known is None or known[0] != said:
+            known = said, self.extended(self.head, self.tables | {"incidents": rows()})
+            vars(self)["_said"] = known
+        return known[1]
+
     def with_tables(self, tables: dict[str, pa.Table]) -> Rollup:
-        """The same with some tables counted of a range (`ranged`)."""
-        return replace(self, tables=self.tables | tables)
+        """The same with some tables counted of a range (`ranged`); what is made of others is not made again."""
+        made = replace(self, tables=self.tables | tables)
+        vars(made).update({name: getattr(self, name) for name, of in _OF_THE_READING.items() if not of & tables.keys()})
+        if _COURSE in tables:
+            vars(made)["held"] = _on_course(self.held, tables[_COURSE], made.tables["held-stats"])
+        return made
 
     def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
         """A table of which only a part is kept, and how much is not."""
@@ -227,6 +247,17 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "fingerprint": snapshot.fingerprint, "strip": packed(strip_of(snapshot)),
     }  # fmt: skip
     return Rollup(ledger.path, head, tables)
+
+
+def _on_course(figures: tuple[HeldFigure, ...], courses: pa.Table | None, stats: pa.Table) -> tuple[HeldFigure, ...]:
+    """The same with the course of a range, if there is one, and what gauges say over the course: forecast and share stay those
+    of the record's end."""
+    said = {(row.pop("worker"), row.pop("pool")): Stats(**row) for row in rows_of(stats)}
+    figures = tuple(replace(f, stats=said.get((f.worker, f.pool))) for f in figures)
+    if courses is None:
+        return figures
+    by_pool = _by_pool(courses)
+    return tuple(replace(f, course=by_pool.get((f.worker, f.pool), courses.slice(0, 0))) for f in figures)
 
 
 def _by_pool(series: pa.Table) -> dict[tuple[str, str], pa.Table]:

@@ -19,6 +19,9 @@ from console.core.time_range import Span
 from console.core.view import Sort, View
 from forensics.catalogue import Column
 
+_FIRST_DECIDES = frozenset({"state"})
+"""Lists that stand by their first word; others by how many they are."""
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -90,7 +93,7 @@ def in_order(rows: pa.Table, sort: Sort | None) -> pa.Table:
     if sort.column in ORDERED:
         column = pc.index_in(column, value_set=pa.array(ORDERED[sort.column]))
     elif pa.types.is_list(column.type):
-        column = pc.list_value_length(column)
+        column = pc.list_element(column, 0) if sort.column in _FIRST_DECIDES else pc.list_value_length(column)
     keys = pa.table({"by": column, "place": np.arange(len(rows))})
     direction = "descending" if sort.descending else "ascending"
     return rows.take(pc.sort_indices(keys, sort_keys=[("by", direction), ("place", "ascending")]))

@@ -12,11 +12,14 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from console.core.bins import bin_seconds
 from console.core.events import Events
+from console.core.held_capacity import REASONS
 from console.core.incidents import QUERY, Incident, incidents_of, with_names
 from console.core.judging import Judging
 from console.core.library_rows import asked_again, library_rows
@@ -162,6 +165,17 @@ class Snapshot:
         return asked_again(self.ledger, OF_PREFILLS)
 
     @cached_property
+    def gauges(self) -> pa.Table:
+        """What is shown of the gauges, by time and in one piece."""
+        rows = self.ledger.tables["gauges"].select(["t", "worker", "pool", *REASONS, "free"])
+        return rows.combine_chunks().sort_by("t")
+
+    @cached_property
+    def gauge_times(self) -> NDArray[np.int64]:
+        """When each of `gauges` was, us."""
+        return np.asarray(self.gauges["t"].cast(pa.int64()).to_numpy(), np.int64)
+
+    @cached_property
     def incident_rows(self) -> pa.Table:
         """The library's incidents, gravest first, with the names behind their counts."""
         return with_names(self.library[QUERY], self.judged.settled.findings)
@@ -219,6 +233,24 @@ class Snapshot:
         """Every (worker epoch, pool) that has pages, decode workers first."""
         found = {(key, row["pool"]) for key, rows in self.workers.items() for row in rows.pages if row["pool"]}
         return tuple(sorted(found, key=lambda item: (self.workers[item[0]].role != "decode", item)))
+
+    @cached_property
+    def pool_pages(self) -> dict[tuple[str, int, str], int]:
+        """Pages by (worker, epoch, pool), where the worker says it; the most it says."""
+        rows = self.ledger.tables["workers"]
+        said = rows.filter(pc.and_(pc.equal(rows["op"], "config"), pc.is_valid(rows["pool_pages"])))
+        sizes = said.group_by(["worker", "epoch", "pool"], use_threads=False).aggregate([("pool_pages", "max")])
+        return {(row["worker"], row["epoch"], row["pool"]): row["pool_pages_max"] for row in rows_of(sizes)}
+
+    @cached_property
+    def landings(self) -> dict[str | None, list[tuple[WorkerKey, Row]]]:
+        """By worker written to, None where that is lost: the remote writes that were done, with their movers."""
+        found: dict[str | None, list[tuple[WorkerKey, Row]]] = {}
+        for key, worker in self.workers.items():
+            for row in worker.transfers:
+                if row["op"] == "done":
+                    found.setdefault(row["peer"], []).append((key, row))
+        return found
 
     @cached_property
     def _lives(self) -> dict[tuple[WorkerKey, str], PoolLives]:

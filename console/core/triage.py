@@ -34,8 +34,8 @@ class State(StrEnum):
     """How an incident stands with the people on call."""
 
     OPEN = "open"
-    ACKED = "acked"
-    SILENCED = "silenced"
+    ACKED = "ack"
+    SILENCED = "silent"
     BACK = "back"  # was silenced, and the silence is over
 
 

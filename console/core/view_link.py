@@ -16,9 +16,7 @@ from console.core.places import Place
 from console.core.time_range import ALL, DEFAULT_MARGIN, BadRange, Spans, TimeRange, moment_us, parse_range, rfc3339
 from console.core.view import SPEEDS, Cue, Mode, Replay, Sort, View
 
-OPTIONS = frozenset(
-    {"bin", "bucket", "baseline", "color", "rows", "tab", "what_if.rate", "what_if.t_hold", "what_if.pages"}
-)
+OPTIONS = frozenset({"bucket", "rows", "what_if.rate", "what_if.t_hold", "what_if.pages"})
 """What one screen alone knows."""
 _PLAIN = "/:.,-_~*><=@"
 _SHARE = "share"

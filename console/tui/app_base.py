@@ -25,6 +25,7 @@ from console.core.rollup import Rollup
 from console.core.run_start import RunSetting
 from console.core.saved_views import SavedViewError, views_file
 from console.core.source import LedgerSource
+from console.core.standing_rows import with_standing
 from console.core.standing_words import few_facts
 from console.core.time_moves import extent
 from console.core.time_range import BadRange
@@ -73,11 +74,17 @@ class DeskApp(App[None]):
         return self.source.now_us
 
     @property
+    def seen(self) -> Rollup | None:
+        """What is shown, and how its incidents stand; None before there is anything."""
+        known = self.desk.rollup
+        return None if known is None else with_standing(known, self.said, self.moment_us())
+
+    @property
     def known(self) -> Rollup:
-        """What is shown. Raises Refused before there is anything."""
-        if self.desk.rollup is None:
+        """The same. Raises Refused before there is anything."""
+        if self.seen is None:
             raise Refused("the ledger has not been read yet; wait for the first picture")
-        return self.desk.rollup
+        return self.seen
 
     def looking(self) -> Looking:
         """What the view's range and filter mean. Raises Refused."""

@@ -47,7 +47,7 @@ class IncidentsScreen(DeskScreen):
     def draw_body(self, width: int) -> None:
         """The list, or why there is none."""
         app, desk, palette = self.console_app, self.console_app.desk, self.palette
-        known = desk.rollup
+        known = app.seen
         self.tell(notice(desk, app.source.path))
         self.query_one("#counts", Static).update(counts_line(known, width, palette) if known else "")
         if known is None:
@@ -63,7 +63,7 @@ class IncidentsScreen(DeskScreen):
 
     def _draw_facts(self, width: int) -> None:
         app, desk, palette = self.console_app, self.console_app.desk, self.palette
-        known, shown, incident = desk.rollup, desk.shown, desk.incident
+        known, shown, incident = app.seen, desk.shown, desk.incident
         if known is None or incident is None:
             return
         wide = width >= 140

@@ -11,7 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from console.core.latency import Length, latency_figure
+from console.core.latency import Length, bucket_fault, latency_figure
 from console.core.looking import incidents_left, left_of
 from console.core.places import Place
 from console.core.printable import printable
@@ -57,6 +57,9 @@ class LatencyScreen(RangedScreen):
         known = self.ranged()[0]
         left = left_of(known, "latency", app.looking())
         titles, lines = length_table(self._lengths(known), width, palette)
+        fault = bucket_fault(app.known.latency, app.desk.view.option("bucket"))
+        if fault:
+            app.say_once(fault)
         words = Text(
             " * floor: uncached tokens by the best prefill rate measured; faster is impossible. Speed alone accuses nobody",
             end="",

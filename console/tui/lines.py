@@ -18,6 +18,7 @@ from console.core.owners import Owners
 from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
+from console.core.standing_rows import open_by_severity
 from console.core.times import age, clock
 from console.core.view import Mode
 from console.tui.palette import Palette
@@ -26,18 +27,23 @@ from forensics.verdict import Verdict
 _ALWAYS = 2
 
 
-def header(desk: Desk, name: str, now_us: int, width: int, palette: Palette, *, writes: bool = False) -> Text:
-    """Program, ledger, mode in words, time of the data in UTC, incidents by severity, and RO, or OP where runs may be started."""
+def header(
+    desk: Desk, stood: Rollup | None, name: str, now_us: int, width: int, palette: Palette, *, writes: bool = False
+) -> Text:
+    """Program, ledger, mode in words, time of the data in UTC, open incidents by severity, and RO, or OP where runs may be
+    started. `stood`: the desk's rollup, and how its incidents stand.
+    """
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
     line.append("  ")
     line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused or desk.is_remembered else "bold")
-    if desk.rollup is not None:
-        line.append(f"  {clock(desk.rollup.data_us)}  ")
+    if stood is not None:
+        line.append(f"  {clock(stood.data_us)}  ")
+        is_open = open_by_severity(stood)
         for severity, mark in SEVERITY_MARKS.items():
-            n = sum(i.severity is severity for i in desk.rollup.incidents)
+            n = is_open[severity]
             line.append(f" {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
-        fullest = next(iter(desk.rollup.held), None)
+        fullest = next(iter(stood.held), None)
         if fullest is not None and fullest.share is not None and line.cell_len + 16 <= width:
             line.append(f"  held {fullest.share:.0%}")
     line.append("  OP" if writes else "  RO")

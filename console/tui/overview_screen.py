@@ -10,10 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from console.core.overview import overview
+from console.core.overview import overview, whole_words
 from console.core.places import Place
 from console.core.printable import printable
-from console.core.time_range import ALL
 from console.tui.canvas import Canvas
 from console.tui.line_list import LineList
 from console.tui.lines import rule
@@ -105,8 +104,9 @@ class OverviewScreen(RangedScreen):
 
     @property
     def _whole(self) -> str:
-        """What stands on a panel that no range narrows, while there is one."""
-        return "" if self.console_app.desk.view.range == ALL else "of the whole record  "
+        """What stands on a panel that neither range nor filter narrows, while there is one."""
+        words = whole_words(self.console_app.desk.view)
+        return f"{words}  " if words else ""
 
     @on(LineList.Moved, "#open")
     def _moved(self, event: LineList.Moved) -> None:

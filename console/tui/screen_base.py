@@ -118,7 +118,9 @@ class DeskScreen(PaneZoom):
         if not self._is_there or self.has_class("-small"):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
-        above = header(app.desk, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start)
+        above = header(
+            app.desk, app.seen, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start
+        )
         self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
         self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())
@@ -130,7 +132,7 @@ class DeskScreen(PaneZoom):
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
         app, width = self.console_app, self.app.size.width
-        known = app.desk.rollup
+        known = app.seen
         if known is None:
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()

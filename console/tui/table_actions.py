@@ -12,7 +12,7 @@ from console.core.event_export import Written, events_file, export_events
 from console.core.event_window import Looked
 from console.core.evidence_bundle import evidence_bundle, incident_scope, range_scope
 from console.core.export import Exported, checked, export
-from console.core.filter_language import parse_filter
+from console.core.filter_language import parse_filter, with_value
 from console.core.looking import Looking, fields_of, left_of
 from console.core.places import Place
 from console.core.redaction import Redaction
@@ -57,8 +57,8 @@ class TableActions(DeskApp):
         self.change(view)
 
     def do_tenant(self, text: str) -> None:
-        """Only one tenant's."""
-        self.do_filter(f'"{text}"' if " " in text else text)
+        """Only one tenant's, of what the filter leaves."""
+        self.do_filter(with_value(self.desk.view.filter, "tenant", text))
 
     def do_sort(self, text: str) -> None:
         """Sort by a column; the same again turns it round."""

@@ -28,7 +28,7 @@ from console.core.run_start import RunSetting, StartRefused
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
-from console.core.triage import TriageError
+from console.core.triage import Entry, TriageError
 from console.core.view import View
 from console.core.view_link import BadLink, asks_absolute
 from console.notify.notifier import Notifier
@@ -73,6 +73,7 @@ def create_app(
     feed, plotly = Feed(source, patience_s, beside=run_forms.state), _Plotly()
     pages = Pages(source.path, plotly.path, gate, run_forms, views)
     forms = TriageForms(state, source)
+    feed.entries = forms.entries
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -85,7 +86,7 @@ def create_app(
 
     app = FastAPI(title="KV Witness console", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.feed = feed
-    _add_screens(app, feed, pages, forms)
+    _add_screens(app, feed, pages)
     _add_refusals(app, feed, pages)
     add_api(app, feed, views, run_forms)
     _add_forms(app, gate, pages, forms, feed)
@@ -126,7 +127,7 @@ def address_of(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> None:
+def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
     @app.get("/")
     async def root() -> RedirectResponse:
         return RedirectResponse("/overview", 303)
@@ -144,11 +145,19 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages, forms: TriageForms) -> 
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
-        caller = Caller(address, visitor, await asyncio.to_thread(forms.entries), "x-fragment" in request.headers)
+        caller = Caller(address, visitor, "x-fragment" in request.headers)
         return HTMLResponse(await asyncio.to_thread(pages.screen, asked, caller))
 
     for path in (*(f"/{place}" for place in PLACES), "/incidents/{incident_id}"):
         app.add_api_route(path, screen, methods=["GET"], include_in_schema=False, response_model=None)
+
+
+def _said(feed: Feed) -> tuple[Entry, ...]:
+    """What people said of incidents; nothing where it cannot be read, so that all of them count as open."""
+    try:
+        return feed.entries()
+    except TriageError:
+        return ()
 
 
 def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
@@ -162,7 +171,8 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
             typed_of(address_of(request)) if request.method == "GET" else ("/" + request.url.path.split("/")[1], None)
         )
         caller = Caller(back, visitor_of(request), fragment="x-fragment" in request.headers)
-        asked = Asked(feed.desk, feed.mark, View(), Span(), feed.source.now_us(), feed.source.now_us())
+        now = feed.source.now_us()
+        asked = Asked(feed.desk, feed.mark, View(), Span(), now, now, said=_said(feed))
         if status == 400:
             fault = Fault(words, back, typed, error.at if isinstance(error, FilterError) else None)
             return HTMLResponse(pages.unreadable(asked, caller, fault), status)

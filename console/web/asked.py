@@ -5,8 +5,10 @@ Invariant: an address that cannot be read is refused with words, never guessed a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
@@ -19,8 +21,11 @@ from console.core.printable import printable
 from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
+from console.core.sorting import sort_fault
+from console.core.standing_rows import with_standing
 from console.core.time_moves import extent
 from console.core.time_range import ALL, Span, parse_range
+from console.core.triage import Entry
 from console.core.view import Cue, Mode, View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link, to_query
 from console.web.feed import Feed
@@ -47,8 +52,8 @@ class OutsideRecord(PageNotFound):
 class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
-    `kept`: what was worked out of the snapshot; None as long as there is none. `replaying`: where a replay stands; its desk
-    shows the record as it was there.
+    `said`: what people said of incidents. `kept`: what was worked out of the snapshot; None as long as there is none.
+    `replaying`: where a replay stands; its desk shows the record as it was there.
     """
 
     desk: Desk
@@ -60,6 +65,7 @@ class Asked:
     beside: Mapping[str, str] = field(default_factory=dict)
     kept: Kept | None = None
     replaying: Replaying | None = None
+    said: tuple[Entry, ...] = ()
 
     @property
     def moment_us(self) -> int:
@@ -72,10 +78,11 @@ class Asked:
         words = "" if self.rollup is None else now_words(self.rollup, self.view, self.now_us)
         return Looking(self.view, self.span, self.now_us, now_words=words)
 
-    @property
+    @cached_property
     def rollup(self) -> Rollup | None:
-        """What figures and tables are made of."""
-        return self.desk.rollup
+        """What figures and tables are made of, and how its incidents stand."""
+        known = self.desk.rollup
+        return None if known is None else with_standing(known, self.said, self.moment_us)
 
     def counted(self, place: Place) -> Rollup | None:
         """The same with the figures of `place` counted of the range. Raises FilterError, QueryStopped."""
@@ -149,9 +156,12 @@ class Asked:
 async def ask(feed: Feed, address: str) -> Asked:
     """Read an address (path and query) over what the feed shows, or over the record as it was where the address replays it.
 
-    Raises BadLink, BadRange and PastFailed.
+    Raises BadLink, BadRange, TriageError and PastFailed.
     """
-    asked, known = _read(feed, address), feed.desk.rollup
+    asked, known = replace(_read(feed, address), said=await asyncio.to_thread(feed.entries)), feed.desk.rollup
+    fault = sort_fault(asked.rollup, asked.view) if asked.rollup is not None else ""
+    if fault:
+        raise BadLink(fault)
     if asked.view.replay is None:
         return asked
     reach = extent(known, looking(known, replace(asked.view, replay=None), asked.clock_us).span) if known else None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from console.core.flows import flows_of
 from console.core.held_capacity import HeldFigure, WhatIf, figure_looked_at
+from console.core.latency import LatencyFigure, bucket_fault
 from console.core.looking import incidents_left
 from console.core.places import Place
 from console.core.printable import printable
@@ -109,9 +110,20 @@ def _number(view: View, name: str) -> float | None:
     return value
 
 
+def latency_asked(asked: Asked, counted: Rollup) -> LatencyFigure:
+    """The lengths that the address asks for, as they are `counted` of its range. Raises PageNotFound."""
+    bucket = asked.view.option("bucket")
+    fault = bucket_fault(_rollup(asked).latency, bucket)
+    if fault:
+        raise PageNotFound(f"{fault[0].upper()}{fault[1:]}.")
+    return counted.latency.only(bucket)
+
+
 def _latency(asked: Asked, theme: str) -> Figure:
     return _marked(
-        asked, latency_chart(_counted(asked, Place.LATENCY).latency, _span(asked, whole=False), theme), theme
+        asked,
+        latency_chart(latency_asked(asked, _counted(asked, Place.LATENCY)), _span(asked, whole=False), theme),
+        theme,
     )
 
 

@@ -15,6 +15,7 @@ from console.core.desk import Desk
 from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
+from console.core.triage import Entry
 from console.web.kept import Kept
 from console.web.past import Past
 
@@ -47,6 +48,8 @@ class Feed:
         self._began = self._next_look = self._next_edge = self._told_stale = 0.0
         self.kept: Kept | None = None
         self.past = Past(patience_s)
+        self.entries: Callable[[], tuple[Entry, ...]] = tuple
+        """Reads what people said of this ledger's incidents."""
 
     @property
     def mark(self) -> str:

@@ -15,7 +15,7 @@ from console.core.actions import Action
 from console.core.commands import Command, CommandError, parse_command
 from console.core.desk import Desk
 from console.core.export import FORMATS
-from console.core.filter_language import FilterError, parse_filter
+from console.core.filter_language import FilterError, parse_filter, with_value
 from console.core.own_time import given_back, swapped
 from console.core.page_view import next_mark
 from console.core.places import TABS, Place
@@ -175,7 +175,7 @@ def _filtered(asked: Asked, text: str) -> View:
 
 
 def _tenant(asked: Asked, text: str) -> View:
-    return _filtered(asked, f'tenant:"{text}"' if " " in text else f"tenant:{text}")
+    return _filtered(asked, with_value(asked.view.filter, "tenant", text))
 
 
 def _sorted(asked: Asked, text: str) -> View:

@@ -5,7 +5,6 @@ Invariant: autoescape is on and every text of the ledger has been through `print
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from console.core.filter_language import ORDERED
 from console.core.flows import flows_of
 from console.core.incident_tables import responses_sheet
 from console.core.incident_words import facts, reading_words, tenant_words
-from console.core.incidents import Incident
 from console.core.lineage import Lineage
-from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
+from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS
 from console.core.overview import overview, stood_of
 from console.core.own_time import own_words
 from console.core.places import Place
@@ -29,14 +27,15 @@ from console.core.run_list import STEP_MARKS, expectation, located, next_words, 
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
+from console.core.standing_rows import open_by_severity
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
-from console.core.triage import Entry, silences, standing
+from console.core.triage import silences, standing
 from console.core.trouble import trouble_of
 from console.core.view_link import to_query
 from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
-from console.web.charts import held_asked, what_if
+from console.web.charts import held_asked, latency_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
 from console.web.gate import Gate, Visitor
@@ -57,11 +56,10 @@ PLACES = (Place.OVERVIEW, Place.INCIDENTS, Place.PAGES, Place.HELD, Place.LATENC
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: `address` as asked for, `entries` of the triage book, whether only what changes is wanted."""
+    """Who asks: `address` as asked for, whether only what changes is wanted."""
 
     address: str
     visitor: Visitor | None
-    entries: tuple[Entry, ...] = ()
     fragment: bool = False
 
 
@@ -129,7 +127,7 @@ class Pages:
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         known = asked.counted(Place.OVERVIEW) or known
-        seen = overview(known, asked.looking, caller.entries, asked.clock_us)
+        seen = overview(known, asked.looking, asked.said, asked.clock_us)
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
@@ -143,10 +141,10 @@ class Pages:
         return self._render(
             "incidents.html", asked, caller, title="Incidents",
             part=stretch("incidents", left.rows, asked, MOST_ROWS), tenant_words=tenant_words, left=left,
-            stood=stood_of(known, left, caller.entries, asked.moment_us),
+            stood=stood_of(known, left, asked.said, asked.moment_us),
             heads={h.name: h for h in grid(sheet, left, asked, 0).headings}, detections=self._grid("detections", asked, MOST_DETECTIONS),
             problem=asked.desk.shown.first_problem if asked.desk.shown else None, silence_words=silence_words,
-            silences=silences(known.incidents, caller.entries, asked.moment_us),
+            silences=silences(known.incidents, asked.said, asked.moment_us),
         )  # fmt: skip
 
     def _incident(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -163,14 +161,14 @@ class Pages:
         drawing = draw(shown, lineage, story.page if story else None) if shown and lineage and lineage.pages else None
         responses = responses_sheet(incident, desk.readings)
         flows = Sheet("flows", flows_of(desk.readings))
-        inside = replace(asked, view=replace(asked.view, filter="", sort=None))
+        inside = replace(asked, view=replace(asked.view, filter=""))
         return self._render(
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words,
             part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
-            standing=standing(incident, caller.entries, asked.moment_us), standing_words=standing_words,
+            standing=standing(incident, asked.said, asked.moment_us), standing_words=standing_words,
             may_write=self._may_write(asked, caller),
             link=lambda resp, page=None: asked.link(rid=resp, page=page),
         )  # fmt: skip
@@ -203,7 +201,9 @@ class Pages:
 
     def _latency(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         grids, counted = {"latency": self._grid("latency", asked, MOST_ROWS)}, asked.counted(Place.LATENCY) or known
-        return self._render("latency.html", asked, caller, title="Latency", figure=counted.latency, grids=grids)
+        return self._render(
+            "latency.html", asked, caller, title="Latency", figure=latency_asked(asked, counted), grids=grids
+        )
 
     def _events(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         listed = event_list(asked)
@@ -225,7 +225,7 @@ class Pages:
                 "layout": "fragment.html" if caller.fragment else "base.html", "desk": desk, "known": known, "failure": desk.failure,
                 "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
-                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": _by_severity(known.incidents if known else ()),
+                "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": open_by_severity(known) if known else None,
                 "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
                 "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
                 "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
@@ -238,11 +238,6 @@ class Pages:
                 "own_words": own_words, **values,
             }
         )  # fmt: skip
-
-
-def _by_severity(incidents: Iterable[Incident]) -> dict[Severity, int]:
-    counted_here = list(incidents)
-    return {s: sum(i.severity is s for i in counted_here) for s in Severity}
 
 
 def _proofs(known: Lineage | None) -> dict[int, str]:

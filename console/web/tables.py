@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from console.core.detectors import detectors
+from console.core.detectors import detectors_sheet
 from console.core.flows import flows_of
 from console.core.incident_tables import lineage_of, order_of, responses_sheet
 from console.core.page_tables import allocations_sheet, marks_sheet
@@ -77,7 +77,7 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     if known is None:
         raise NotReadYet
     if name == "detectors":
-        return _detectors(known.tables["detectors"])
+        return detectors_sheet(known.tables["detectors"])
     if name in known.sheets:
         return (asked.counted(PLACES[name]) or known).sheets[name]
     return _of_snapshot(name, asked)
@@ -116,16 +116,6 @@ def _of_incident(name: str, asked: Asked) -> Sheet:
         return replace(responses_sheet(incident, desk.readings), name="responses", begins=None)
     lineage = desk.lineage()
     return lineage_of(lineage) if name == "lineage" else order_of(desk.story(lineage))
-
-
-def _detectors(rows: pa.Table) -> Sheet:
-    known = detectors(rows)
-    columns: dict[str, list[Any]] = {
-        "detector": [d.code for d in known], "what": [d.words for d in known], "state": [d.state for d in known],
-        "looked": [d.looked for d in known], "skipped": [d.skipped for d in known], "hits": [d.hits for d in known],
-        "last": pa.array([d.last_us for d in known], pa.timestamp("us", tz="UTC")),
-    }  # fmt: skip
-    return Sheet("detectors", pa.table(columns))
 
 
 def left_of(sheet: Sheet, asked: Asked) -> Shown:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.core.filter_language import FilterError, parse_filter
+from console.core.filter_language import FilterError, parse_filter, with_value
 from console.core.filter_rows import filter_rows
 from console.core.sheet import Sheet, in_order, shown
 from console.core.time_range import Span
@@ -117,3 +117,28 @@ def test_a_sheet_says_what_it_does_not_show():
     assert part.words == "4 of 100, 96 not looked at"
     still = shown(sheet, View(), Span(NOW - 550_000_000, NOW - 549_000_000), NOW)
     assert still.rows["id"].to_pylist() == ["a", "c"]
+
+
+def test_a_tenant_is_itself_alone_and_beside_what_was_asked_already():
+    names = pa.list_(pa.string())
+    rows = pa.table(
+        {
+            "id": ["reads", "gives", "named so", "other"],
+            "reader_tenants": pa.array([["acme"], ["brio"], ["brio"], ["acme-7"]], names),
+            "donor_tenants_named": pa.array([[], ["acme"], ["cyan"], None], names),
+            "rids": pa.array([["r1"], ["r2"], ["acme"], ["acme-8"]], names),
+        }
+    )
+
+    def ids(text: str) -> list[str]:
+        left = filter_rows(parse_filter(text), rows, NOW)
+        assert left.unused == ()
+        return left.rows["id"].to_pylist()
+
+    assert ids(with_value("", "tenant", "acme")) == ["reads", "gives"]
+    assert ids(with_value("-id:gives", "tenant", "ACME")) == ["reads"]
+    assert ids("-tenant:acme") == ["named so", "other"]
+    assert with_value("id:a tenant:brio -tenant:cyan", "tenant", "t x") == 'id:a -tenant:cyan tenant:"t x"'
+    assert with_value(with_value("w", "tenant", "a,b"), "tenant", "a,b") == 'w tenant:"a,b"'
+    with pytest.raises(FilterError):
+        with_value("", "tenant", 'a"b')

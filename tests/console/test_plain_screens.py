@@ -60,7 +60,7 @@ def test_what_is_tried_out_is_said_and_a_filter_counts_what_it_hides():
 def test_a_filter_that_cannot_be_read_is_said_and_hides_nothing(finished_ledger):
     lines = plain(finished_ledger, "--view", "/overview?q=severity%3E%3D9")
     assert lines[0].startswith("left out: filter: severity>= needs one of")
-    assert "incidents: 2 of 2; open: 2" in lines
+    assert "incidents: 2 of 2; open: 2; they concern 2 responses" in lines
 
 
 def test_a_saved_view_is_opened_by_its_name(finished_ledger, tmp_path):

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pilots import NOW_US, SIZES, app_of, around, opened, place_of, until, worked_out
 from scripted_ledger import ACME, BRIO, CYAN, Scene, ordinary, short_handoff
@@ -211,10 +212,14 @@ async def test_the_cursor_stays_on_its_incident_when_graver_ones_come(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         (incident,) = app.desk.shown.incidents
-        newer = replace(incident, id="I-ffff", cause="M3", last_seen_us=scene.now + 9)
-        app.desk.rollup.__dict__["incidents"] = (newer, incident)
+        known = app.desk.rollup
+        rows = known.tables["incidents"]
+        newer = rows.set_column(rows.column_names.index("id"), "id", pa.array(["I-ffff"]))
+        both = replace(known, tables=known.tables | {"incidents": pa.concat_tables([newer, rows])})
+        app.desk = replace(app.desk, live=both)
         app.redraw()
         await pilot.pause()
+        assert "I-ffff" in screen_text(app)
         assert app.screen.query_one("#incidents", LineList).cursor_key == incident.id
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.core.looking import looking
 from console.core.places import TABS, Place
-from console.core.time_range import ALL, BadRange, Span, TimeRange, parse_range, rfc3339
+from console.core.time_range import ALL, BadRange, Span, TimeRange, moment_us, parse_range, rfc3339
 from console.core.view import SPEEDS, TRANSITIONS, Cue, Mode, Replay, Sort, View
 from console.core.view_link import (
     OPTIONS,
@@ -161,7 +162,7 @@ def test_an_open_incident_is_in_the_path_and_what_the_moment_decides_in_no_addre
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ("/nowhere", "there is no screen"), ("/incidents/a/b", "there is no screen"), ("/held?color=1&colour=2", "knows no colour"),
+        ("/nowhere", "there is no screen"), ("/incidents/a/b", "there is no screen"), ("/held?rows=1&colour=2", "knows no colour"),
         ("/held?page=x", "page is 'x'"), ("/held?page=²", "whole number"), ("/held?mode=held", "mode is 'held'"),
         ("/held?mode=replay&speed=3", "speed is '3'"),
         ("/held?q=a&q=b", "q stands twice"), ("/held?from=soon", "cannot read 'soon'"), ("/held?around=I-1&to=now", "stands alone"),
@@ -193,3 +194,21 @@ def test_the_command_opens_the_same_view():
     assert (
         to_command(view, ledger) == "console --ledger '/data/a b' --view '/incidents?q=severity:critical%20-tenant:a'"
     )
+
+
+@pytest.mark.parametrize("name", ["color", "bin", "baseline", "tab"])
+def test_what_nothing_reads_is_refused_in_an_address(name):
+    with pytest.raises(BadLink, match=f"knows no {name}"):
+        from_link(f"/pages?{name}=x")
+
+
+def test_an_order_by_what_no_table_has_is_said_and_one_of_another_screen_waits(finished):
+    for column in ("severity", "t", "pages", "since", "hits", "runbook", "donor_rid"):
+        assert looking(finished.rollup, View(sort=Sort(column)), 0).fault == ""
+    at = looking(finished.rollup, View(sort=Sort("NONSENSE"), filter="severity>=9"), 0)
+    assert at.fault.endswith("order: there is no column NONSENSE in any table")
+    assert (at.view.sort, at.view.filter) == (None, "")
+
+
+def test_a_moment_is_read_to_the_microsecond():
+    assert moment_us("1970-01-01T00:00:16.080059Z") == 16_080_059

@@ -85,7 +85,7 @@ async def test_charts_and_files_are_of_the_range(storm):
         assert 0 < sum(int(r["requests"]) for r in part) < sum(int(r["requests"]) for r in whole)
         panels = (await client.get(f"/api/charts/latency?{of}")).json()
         assert {x[11:16] for one in panels["data"] for x in one["x"]} == {"09:00"}
-        assert "Cards and detectors are of the whole record" in (await client.get(f"/overview?{of}")).text
+        assert "and Detectors are of the whole record" in (await client.get(f"/overview?{of}")).text
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,22 @@ async def test_latency_has_a_panel_for_every_length(storm):
         assert figure["layout"]["yaxis6"]["type"] == "log"
         ranged = (await client.get("/api/charts/latency?from=2026-09-14T09:01:00Z&to=2026-09-14T09:02:00Z")).json()
         assert ranged["layout"]["xaxis"]["range"] == ["2026-09-14 09:01:00.000000", "2026-09-14 09:02:00.000000"]
+
+
+async def test_a_length_alone_is_drawn_and_one_that_is_not_there_is_refused(storm):
+    async with client_of(storm) as client:
+        rows = (await client.get("/tables/latency.jsonl")).text.splitlines()
+        length = json.loads(rows[-1])["bucket_tokens"]
+        whole = (await client.get("/api/charts/latency")).json()
+        alone = (await client.get(f"/api/charts/latency?bucket={length}")).json()
+        panels = [{name for name in chart["layout"] if name.startswith("yaxis")} for chart in (whole, alone)]
+        assert len(panels[0]) > len(panels[1]) == 1
+        page = (await client.get(f"/latency?bucket={length}")).text
+        assert "tokens alone" in page
+        for address in ("/latency?bucket=7", "/api/charts/latency?bucket=NONSENSE"):
+            refused = await client.get(address)
+            assert refused.status_code == 404
+            assert "o request has a length that begins with" in refused.text
 
 
 async def test_swimlanes_and_flows_draw_what_their_tables_say(client, finished):
