@@ -54,14 +54,15 @@ class Length:
     @property
     def label(self) -> str:
         """`8–16k`."""
-        low, high = self.bucket_tokens, 2 * self.bucket_tokens
-        return (
-            f"{low}–{high}"
-            if high < 1024
-            else f"{low}–{high // 1024}k"
-            if low < 1024
-            else f"{low // 1024}–{high // 1024}k"
-        )
+        return length_label(self.bucket_tokens)
+
+
+def length_label(bucket_tokens: int) -> str:
+    """`8–16k`, of a length by its least tokens."""
+    low, high = bucket_tokens, 2 * bucket_tokens
+    if high < 1024:
+        return f"{low}–{high}"
+    return f"{low}–{high // 1024}k" if low < 1024 else f"{low // 1024}–{high // 1024}k"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from console.core.overview import overview, stood_of
 from console.core.own_time import own_words
 from console.core.places import Place
 from console.core.pool_names import pool_name
+from console.core.prefill_rank import prefill_rank
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
@@ -166,6 +167,7 @@ class Pages:
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words,
+            rank=prefill_rank(shown, desk.reading.rid) if shown and desk.reading else None,
             part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
             standing=standing(incident, asked.said, asked.moment_us), standing_words=standing_words,
