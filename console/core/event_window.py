@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,9 +54,14 @@ class EventWindow:
         """Whether nothing of the range comes after it."""
         return self.later is None
 
+    @cached_property
+    def keys(self) -> tuple[EventKey, ...]:
+        """The places of its rows."""
+        return keys_of(self.rows)
+
     def place_of(self, key: EventKey) -> int | None:
         """At which row an event stands; None = it is not among them."""
-        return next((i for i, there in enumerate(keys_of(self.rows)) if there == key), None)
+        return self.keys.index(key) if key in self.keys else None
 
     def verdict_of(self, row: Row) -> Verdict | None:
         """Of the response that one of the rows names."""

@@ -247,16 +247,15 @@ class Events:
 
 def key_at(rows: pa.Table, at: int) -> EventKey:
     """The key of one of the rows."""
-    row = rows.slice(at, 1)
-    return keys_of(row)[0]
+    return keys_of(rows.slice(at, 1))[0]
 
 
-def keys_of(rows: pa.Table) -> list[EventKey]:
-    """The key of every row."""
+def keys_of(rows: pa.Table) -> tuple[EventKey, ...]:
+    """The keys of all of them."""
     columns = [rows["t"].cast(pa.int64()), *(rows[name] for name in ("worker", "epoch", "seq"))]
     sources = rows[SOURCE].to_pylist() if SOURCE in rows.column_names else [""] * len(rows)
     places = zip(*(column.to_pylist() for column in columns), sources, strict=True)
-    return [EventKey(t, worker, epoch, seq, source=source) for t, worker, epoch, seq, source in places]
+    return tuple(EventKey(t, worker, epoch, seq, source=source) for t, worker, epoch, seq, source in places)
 
 
 def _picked_of(name: str, table: pa.Table) -> pa.Table:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from rich.text import Text
 
 from console.core.event_window import EventWindow
-from console.core.events import EventKey, keys_of
+from console.core.events import EventKey
 from console.core.marks import VERDICT_MARKS
 from console.core.owners import Owners
 from console.core.printable import NOTHING, printable, shorten
@@ -65,7 +66,7 @@ def event_table(window: EventWindow, owners: Owners, width: int, palette: Palett
     if SOURCE in window.rows.column_names:
         columns.insert(1, source_column(lambda r: str(r[SOURCE]), rows))
     fitted = fit(columns, width - len(CURSOR) - 1)  # the last is the scroll bar's
-    lines = [Line(key_text(key), row_text(fitted, row)) for key, row in zip(keys_of(window.rows), rows, strict=True)]
+    lines = [Line(key_text(key), partial(row_text, fitted, row)) for key, row in zip(window.keys, rows, strict=True)]
     titles = Text(" " * len(CURSOR), style=palette.quiet, end="").append_text(heading(fitted))
     return titles, lines
 

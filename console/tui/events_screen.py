@@ -17,7 +17,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from console.core.event_window import EventWindow, EventWindows, Looked, words_of
-from console.core.events import EventKey, key_at
+from console.core.events import EventKey
 from console.core.filter_language import parse_filter
 from console.core.merged import Record
 from console.core.places import Place
@@ -145,7 +145,7 @@ class EventsScreen(BackgroundScreen):
                 window = windows.last(looked)
                 return _Found(shown, windows, looked, window, _edge(window, -1))
             window = windows.around(place, looked)
-            later = next((key for key in _keys(window) if key >= place), _edge(window, -1))
+            later = next((key for key in window.keys if key >= place), _edge(window, -1))
             return _Found(shown, windows, looked, window, later)
 
         self.compute("events", find, self._take)
@@ -237,9 +237,5 @@ class EventsScreen(BackgroundScreen):
             self.console_app.open_event(rows_of(self._found.window.rows.slice(place, 1))[0])
 
 
-def _keys(window: EventWindow) -> list[EventKey]:
-    return [key_at(window.rows, i) for i in range(len(window.rows))]
-
-
 def _edge(window: EventWindow, at: int) -> EventKey | None:
-    return key_at(window.rows, at % len(window.rows)) if len(window.rows) else None
+    return window.keys[at] if window.keys else None

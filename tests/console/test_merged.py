@@ -41,7 +41,7 @@ def in_pages(events: MergedEvents, text: str, span: Span, n: int, *, forward: bo
     wanted, found, key = parse_filter(text), [], None
     while True:
         page = (events.after if forward else events.before)(key, wanted, span, 0, n)
-        keys = keys_of(page.rows)
+        keys = list(keys_of(page.rows))
         assert len(keys) <= n
         found = found + keys if forward else keys + found
         key = page.later if forward else page.earlier
@@ -124,7 +124,7 @@ def test_incidents_of_recorded_ledgers_stand_together_the_gravest_first_each_wit
 def test_events_of_recorded_ledgers_slide_as_one_list_with_their_verdicts(samples, merged):
     windows, looked = EventWindows(merged), Looked(parse_filter(""), Span(), NOW)
     window, seen = windows.first(looked), []
-    seen = keys_of(window.rows)
+    seen = list(keys_of(window.rows))
     while window.later is not None:
         window = windows.down(window, looked)
         seen += [key for key in keys_of(window.rows) if key > seen[-1]]
