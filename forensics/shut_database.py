@@ -11,6 +11,9 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+_SMALL = 1 << 28
+"""Bytes of a table that is put in one piece before it is loaded: one of many pieces takes several times as long."""
+
 
 @contextmanager
 def shut_database(
@@ -26,7 +29,7 @@ def shut_database(
     with duckdb.connect(":memory:", config=config) as database:
         database.execute("SET enable_external_access = false")
         for name, table in tables.items():
-            database.register("arriving", table)
+            database.register("arriving", table.combine_chunks() if table.nbytes < _SMALL else table)
             database.execute(f'CREATE TABLE "{name}" AS SELECT * FROM arriving')
             database.unregister("arriving")
         database.execute("SET lock_configuration = true")

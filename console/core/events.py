@@ -74,8 +74,7 @@ class Events:
     """The events of one reading of a ledger. `names`: where the `receive` rows of requests stand, if not in it."""
 
     def __init__(self, ledger: Ledger, names: pa.Table | None = None) -> None:
-        # Lists are in no column of an event, and cost the most to pick rows of.
-        self._tables = [_without_lists(ledger.tables[name]) for name in TABLE_NAMES]
+        self._tables = [_picked_of(name, ledger.tables[name]) for name in TABLE_NAMES]
         self._requests = ledger.tables["requests"] if names is None else names
 
     @cached_property
@@ -246,8 +245,11 @@ def key_at(rows: pa.Table, at: int) -> EventKey:
     return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
 
 
-def _without_lists(table: pa.Table) -> pa.Table:
-    return table.select([field.name for field in table.schema if not pa.types.is_list(field.type)])
+def _picked_of(name: str, table: pa.Table) -> pa.Table:
+    """What events are made of, in one piece: rows of as many pieces as there are writers are slow to pick."""
+    wanted = {*COLUMNS.names, "req", "n", *_SAYS[name]}
+    is_list = pa.types.is_list
+    return table.select([f.name for f in table.schema if f.name in wanted and not is_list(f.type)]).combine_chunks()
 
 
 def _joined(parts: list[pa.Table]) -> pa.Table:

@@ -193,9 +193,8 @@ def held_figure(
     limit: int | None,
     last_us: int,
     tried: WhatIf | None = None,
-    course: pa.Table | None = None,
 ) -> HeldFigure:
-    """One pool's figure from its rows of `held_series` and of the query `holders`. `course`: its rows over a range."""
+    """One pool's figure from its rows of `held_series` and of the query `holders`."""
     last = {name: series[name][-1].as_py() for name in _LAST} if len(series) else None
     held = last["held"] or 0.0 if last else 0.0
     room = held + (last["free"] or 0) if last else 0.0
@@ -203,7 +202,7 @@ def held_figure(
     wanted = (tried or WhatIf()).of(rates)
     return HeldFigure(
         worker=last["worker"] if last else "", pool=last["pool"] if last else "",
-        course=series if course is None else course, limit=limit, held=held if last else None, last_us=begins,
+        course=series, limit=limit, held=held if last else None, last_us=begins,
         ends_us=begins + length, rates=wanted, forecast=forecast(held, holders, wanted, round(room), last_us), holders=holders,
     )  # fmt: skip
 

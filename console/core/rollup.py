@@ -35,8 +35,15 @@ from forensics.verdict import Verdict
 if TYPE_CHECKING:
     from console.core.snapshot import Snapshot
 
+_COURSE = "held-course"
+"""The table of a rollup over a range: rows of `held_series` of it."""
 MOST_DETECTIONS, MOST_HOLDERS, LATEST_EVENTS = 2000, 500, 50
-_OF_THE_READING = ("counts", "incidents", "owners", "detectors", "strip", "latency", "held")
+_OF_THE_READING: dict[str, frozenset[str]] = {
+    "counts": frozenset(), "incidents": frozenset({"incidents"}), "owners": frozenset({"incidents"}),
+    "detectors": frozenset({"detectors"}), "strip": frozenset(), "latency": frozenset({"fast-prefill", "prefill-times"}),
+    "held": frozenset({"held", "holders", "pools"}),
+}  # fmt: skip
+"""What is worked out of a rollup once, and of which of its tables."""
 
 
 @dataclass(frozen=True)
@@ -146,21 +153,23 @@ class Rollup:
     @cached_property
     def held(self) -> tuple[HeldFigure, ...]:
         """One figure per pool that has gauges, the fullest of held pages first."""
-        return self.held_if(WhatIf())
+        return self._held(WhatIf())
 
     def held_if(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         """The same with other rates tried out."""
+        return self.held if tried == WhatIf() else self._held(tried)
+
+    def _held(self, tried: WhatIf) -> tuple[HeldFigure, ...]:
         series, holders = _by_pool(self.tables["held"]), rows_of(self.tables["holders"])
-        courses = _by_pool(self.tables["held-course"]) if "held-course" in self.tables else None
         rates = {(row["worker"], row["pool"]): row for row in rows_of(self.tables["pools"])}
         figures = []
         for key, pool in rates.items():
             mine = series.get(key, self.tables["held"].slice(0, 0))
-            course = None if courses is None else courses.get(key, self.tables["held-course"].slice(0, 0))
             of_pool = tuple(row for row in holders if (row["worker"], row["pool"]) == key)
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
-            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried, course))
-        return tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
+            figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried))
+        fullest_first = tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
+        return _on_course(fullest_first, self.tables[_COURSE]) if _COURSE in self.tables else fullest_first
 
     @cached_property
     def sheets(self) -> dict[str, Sheet]:
@@ -190,8 +199,12 @@ class Rollup:
         return known[1]
 
     def with_tables(self, tables: dict[str, pa.Table]) -> Rollup:
-        """The same with some tables counted of a range (`ranged`)."""
-        return replace(self, tables=self.tables | tables)
+        """The same with some tables counted of a range (`ranged`); what is made of others is not made again."""
+        made = replace(self, tables=self.tables | tables)
+        vars(made).update({name: getattr(self, name) for name, of in _OF_THE_READING.items() if not of & tables.keys()})
+        if _COURSE in tables:
+            vars(made)["held"] = _on_course(self.held, tables[_COURSE])
+        return made
 
     def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
         """A table of which only a part is kept, and how much is not."""
@@ -231,6 +244,12 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "fingerprint": snapshot.fingerprint, "strip": packed(strip_of(snapshot)),
     }  # fmt: skip
     return Rollup(ledger.path, head, tables)
+
+
+def _on_course(figures: tuple[HeldFigure, ...], courses: pa.Table) -> tuple[HeldFigure, ...]:
+    """The same with the course of a range: forecast and share stay those of the record's end."""
+    by_pool = _by_pool(courses)
+    return tuple(replace(f, course=by_pool.get((f.worker, f.pool), courses.slice(0, 0))) for f in figures)
 
 
 def _by_pool(series: pa.Table) -> dict[tuple[str, str], pa.Table]:

@@ -12,11 +12,14 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from console.core.bins import bin_seconds
 from console.core.events import Events
+from console.core.held_capacity import REASONS
 from console.core.incidents import QUERY, Incident, incidents_of, with_names
 from console.core.judging import Judging
 from console.core.library_rows import asked_again, library_rows
@@ -160,6 +163,17 @@ class Snapshot:
     def prefill_times(self) -> Callable[[Mapping[str, str]], dict[str, pa.Table]]:
         """Asks the library's `OF_PREFILLS` of a range. Raises QueryStopped, and so does what it gives."""
         return asked_again(self.ledger, OF_PREFILLS)
+
+    @cached_property
+    def gauges(self) -> pa.Table:
+        """What is shown of the gauges, by time and in one piece."""
+        rows = self.ledger.tables["gauges"].select(["t", "worker", "pool", *REASONS, "free"])
+        return rows.combine_chunks().sort_by("t")
+
+    @cached_property
+    def gauge_times(self) -> NDArray[np.int64]:
+        """When each of `gauges` was, us."""
+        return np.asarray(self.gauges["t"].cast(pa.int64()).to_numpy(), np.int64)
 
     @cached_property
     def incident_rows(self) -> pa.Table:

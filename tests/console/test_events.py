@@ -51,6 +51,13 @@ def test_pages_hold_every_row_of_the_ledger_once_and_in_order(events, finished, 
     assert len(found) == len(set(found)) == sum(table.num_rows for table in finished.ledger.tables.values())
 
 
+def test_rows_are_picked_of_one_piece_and_without_what_no_event_shows(events, finished):
+    assert max(table["worker"].num_chunks for table in finished.ledger.tables.values()) > 1
+    picked_of = [column for table in events._tables for column in table.columns]
+    assert {column.num_chunks for column in picked_of} <= {0, 1}
+    assert not any(pa.types.is_list(column.type) for column in picked_of)
+
+
 @pytest.mark.parametrize("text", ["table:pages", "rid:resp-b1 -op:bind", "reserve", "tenant:*brio* pages>=4"])
 def test_a_filter_leaves_the_same_rows_whichever_way_one_goes(events, text):
     there, back = (in_pages(events, text, 3, forward=forward) for forward in (True, False))

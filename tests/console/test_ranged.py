@@ -8,11 +8,13 @@ import pytest
 from pilots import app_of, opened, until
 from text_snapshot import screen_text
 
+from console.core import ranged, rollup
 from console.core.library_rows import library_rows
 from console.core.looking import looking
 from console.core.places import Place
 from console.core.plain_screens import plain_screen
 from console.core.ranged import in_range, stretch
+from console.core.rollup import Rollup
 from console.core.snapshot import OF_PREFILLS, Snapshot
 from console.core.source import LedgerSource
 from console.core.time_range import Span, parse_range, rfc3339
@@ -64,6 +66,37 @@ def test_a_forecast_and_the_share_stay_those_of_the_records_end(storm):
     assert [f.reaches_end for f in part] == [False, False]
     tail = counted(storm, at(Place.HELD, "2026-09-14T09:02:00Z..2026-09-14T09:02:30Z")).held
     assert [f.reaches_end for f in tail] == [True, True]
+
+
+def test_a_range_makes_no_figure_again_that_it_does_not_change(storm, monkeypatch):
+    known = storm.rollup
+    anew = {}
+    for place in (Place.OVERVIEW, Place.HELD, Place.LATENCY, Place.EVENTS):
+        made = counted(storm, at(place))
+        anew[place] = Rollup(made.path, made.head, made.tables)  # all of it worked out from its tables
+        assert (made.held, made.latency, made.incidents, made.detectors, made.counts) == (
+            anew[place].held, anew[place].latency, anew[place].incidents, anew[place].detectors, anew[place].counts
+        )  # fmt: skip
+        assert [f.course for f in made.held] == [f.course for f in anew[place].held]
+    for slow in ("held_figure", "incidents_of", "detectors", "unpacked", "name_owners"):
+        monkeypatch.setattr(rollup, slow, lambda *_: pytest.fail("made again"))
+    monkeypatch.setitem(storm.ledger.tables, "gauges", None)
+    later = "2026-09-14T09:00:31Z..2026-09-14T09:00:53Z"
+    for place in (Place.OVERVIEW, Place.HELD, Place.LATENCY, Place.EVENTS):
+        made = counted(storm, at(place, later))
+        assert made is not known
+        assert made.held and made.incidents and made.detectors and made.owners and made.strip
+
+
+def test_a_range_looks_at_its_own_gauges_only(storm, monkeypatch):
+    view, looked_at = at(Place.HELD, "2026-09-14T09:00:32Z..2026-09-14T09:00:54Z"), []
+    series = ranged.held_series
+    monkeypatch.setattr(ranged, "held_series", lambda rows, *more: looked_at.append(rows["t"]) or series(rows, *more))
+    begin, end, _ = stretch(storm.rollup, looking(storm.rollup, view, storm.data_us).span)
+    counted(storm, view)
+    every = pc.cast(storm.ledger.tables["gauges"]["t"], pa.int64()).to_pylist()
+    (times,) = looked_at
+    assert pc.cast(times, pa.int64()).to_pylist() == sorted(t for t in every if begin <= t < end)
 
 
 def test_a_range_without_a_gauge_has_its_pools_still(storm):
