@@ -118,6 +118,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("save_view", ("V",), "V", "save the view under a name", command="save", argument="NAME", web=False, writes=True),
     Action("view", ("v",), "v", "open a saved view", command="view", argument="NAME"),
     Action("ledger", (), "", "another of the ledgers that were given", command="ledger", argument="NAME", web=False),
+    Action("refresh", (), "", "how often the ledger is looked at", command="refresh", argument="LENGTH", web=False),
+    Action("mouse", ("f2",), "F2", "leave the mouse to the terminal, or take it again", web=False),
     Action("theme", ("T",), "T", "next theme", command="theme", argument="[NAME]"),
     Action("command", ("colon",), ":", "give a command"),
     Action("palette", ("ctrl+k", "ctrl+p"), "^k", "find any command; in the terminal ^p, too"),
