@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.text import Text
 
@@ -11,6 +12,7 @@ from console.core.desk import Desk
 from console.core.incident_words import Fact, facts, reading_words
 from console.core.incidents import Incident
 from console.core.overview import Stood
+from console.core.own_time import own_words
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
 from console.core.rollup import Rollup
@@ -38,7 +40,7 @@ def incident_table(
         at = next(n for n, column in enumerate(columns) if column.title == "STATE") + 1
         columns.insert(at, Column("SAID BY", 14, lambda s: standing_short(s.standing, now_us), 4))
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(s.incident.id, row_text(fitted, s)) for s in stood[:MOST_ROWS]]
+    lines = [Line(s.incident.id, partial(row_text, fitted, s)) for s in stood[:MOST_ROWS]]
     if len(stood) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(stood):,}; / narrows them down", end="")))
     return _titles(heading(fitted), width, palette), lines
@@ -123,7 +125,7 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
         columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
         columns.pop()
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:MOST_ROWS]]
+    lines = [Line(r.key, partial(row_text, fitted, r)) for r in readings[:MOST_ROWS]]
     if len(readings) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(readings):,} shown; forensics query has all", end="")))
     return _titles(heading(fitted), width, palette), lines
@@ -145,6 +147,8 @@ def crumb_line(desk: Desk, width: int, palette: Palette) -> Text:
     if reading is not None:
         rids = list(dict.fromkeys(r.rid for r in desk.readings))
         line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
+    if own_words(desk.view):
+        line.append(f"  {own_words(desk.view)}", style=palette.quiet)
     if desk.view.mark_us is not None:
         line.append(f"  m {clock(desk.view.mark_us)}", style=palette.strong)
     return cut(line, width)
