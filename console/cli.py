@@ -65,7 +65,11 @@ _CACHE = click.option(
 )
 @click.option("--replay", is_flag=True, help="Play the record from its beginning.")
 @click.option("--theme", type=click.Choice(THEMES), help="Colours; NO_COLOR in the environment takes them all away.")
-@click.option("--write", is_flag=True, help="Let the Runs screen run runbooks; without it the console only reads.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Acknowledge, silence, note, and run runbooks; never touches the ledger. Without it the console only reads.",
+)
 @click.option(
     "--engine-file", type=click.Path(path_type=Path), help="engine.json of the engine that runbooks are run against."
 )
@@ -103,7 +107,7 @@ def cli(
 ) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
-    Without a command it opens in the terminal. It only reads, unless --write lets it run runbooks.
+    Without a command it opens in the terminal. It only reads, unless --write lets you say things of incidents and run runbooks.
     """
     if context.invoked_subcommand is not None:
         if (

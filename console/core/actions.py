@@ -77,14 +77,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_incident", ("right_curly_bracket",), "}", "next incident", _TIME),
     Action("previous_incident", ("left_curly_bracket",), "{", "previous incident", _TIME),
     Action("what_if", ("w",), "w", "try other rates of holding", (Place.HELD,), 4, "what if", "what-if", "[rate=F] [hold=S] [pages=N]"),
-    Action("ack", ("a",), "a", "say that you have seen it", _MARKED, 4, "ack", "ack", "[WORDS]", writes=True),
+    Action("ack", ("a",), "a", "say that you have seen it; needs --write", _MARKED, 4, "ack", "ack", "[WORDS]", writes=True),
     Action(
-        "silence", ("S",), "S", "silence it for a time; ends with the incident", _MARKED,
+        "silence", ("S",), "S", "silence it for a time; ends with the incident; needs --write", _MARKED,
         command="silence", argument="LENGTH [WORDS]", writes=True,
     ),
-    Action("unsilence", ("U",), "U", "end its silence", _MARKED, command="unsilence", argument="[ID] [WORDS]", writes=True),
+    Action("unsilence", ("U",), "U", "end its silence; needs --write", _MARKED, command="unsilence", argument="[ID] [WORDS]", writes=True),
     Action("silences", (), "", "the silences that go on: who, why, until when", command="silences", web=False),
-    Action("note", ("M",), "M", "note something, with the time", _MARKED, command="note", argument="WORDS", writes=True),
+    Action("note", ("M",), "M", "note something, with the time; needs --write", _MARKED, command="note", argument="WORDS", writes=True),
     Action(
         "run", ("r",), "r", "start the selected runbook; needs --write", _RUNS, 3, "start",
         command="run", argument="[RUNBOOK] [NAME=VALUE]", web=False, writes=True,

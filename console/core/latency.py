@@ -23,8 +23,8 @@ FEW = 20
 class Length:
     """Requests with [bucket_tokens, 2 x bucket_tokens) tokens that were not cached. Times in ms.
 
-    `band_ms`: p10 and p90 of the baseline. `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have
-    requests. `stats`: of all of them, ms.
+    `band_ms`: p10 and p90 of the baseline. `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that
+    have requests. `stats`: of all of them, ms.
     """
 
     bucket_tokens: int

@@ -189,9 +189,10 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
             self.open_incident(wanted or "", rid, keep_range=keep_range)
 
     def _end_silences(self, reading: Snapshot) -> None:
-        """End what is over, and hear what others have said since."""
+        """End what is over, where that may be written, and hear what others have said since."""
         try:
-            self.book().end_silences(reading.incidents)
+            if self.around.may_write:
+                self.book().end_silences(reading.incidents)
         except (TriageError, OSError) as error:
             self.say_once(str(error))
             return

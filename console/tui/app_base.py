@@ -61,6 +61,11 @@ class Surroundings:
     bell: bool = True
     ascii: bool = False
 
+    @property
+    def may_write(self) -> bool:
+        """Whether anything may be said of incidents and any runbook be run from here."""
+        return self.runs.may_start
+
     @classmethod
     def of_user(cls) -> Surroundings:
         """Those of the user who runs it."""

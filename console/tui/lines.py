@@ -38,8 +38,8 @@ def header(
     writes: bool = False,
     refresh_s: int = 1,
 ) -> Text:
-    """Program, ledger, mode in words, time of the data in UTC, open incidents by severity, and RO, or OP where runs may be
-    started. `stood`: the desk's rollup, and how its incidents stand; `refresh_s`: seconds between looks.
+    """Program, ledger, mode in words, time of the data in UTC, open incidents by severity, and RO, or OP where it may
+    be written. `stood`: the desk's rollup, and how its incidents stand; `refresh_s`: seconds between looks.
     """
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)

@@ -120,7 +120,7 @@ class DeskScreen(PaneZoom):
         app, palette, width = self.console_app, self.palette, self.app.size.width
         above = header(
             app.desk, app.seen, app.ledger_name, app.now_us(), width, palette,
-            writes=app.around.runs.may_start, refresh_s=app.refresh_s,
+            writes=app.around.may_write, refresh_s=app.refresh_s,
         )  # fmt: skip
         self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
