@@ -25,6 +25,7 @@ from console.core.time_range import ALL
 from console.core.view import Mode, View
 from console.core.view_link import absolute, to_command, to_link
 from console.tui.app_base import REFUSALS, Refused, Surroundings
+from console.tui.ascii_glyphs import asks_ascii
 from console.tui.find_command import Actions
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
@@ -34,10 +35,9 @@ from console.tui.prompt_actions import PromptActions
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
 from console.tui.table_actions import EXPORT
+from console.tui.terminal_actions import AsciiFilter
 from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 from forensics.rows import Row
-
-POLL_SECONDS = 1.0
 
 
 class ConsoleApp(KeptActions, PromptActions, TimeActions):
@@ -79,14 +79,17 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
         self.listen()
         self.push_screen(self.desk.view.place.value)
         self.look()
-        self.set_interval(POLL_SECONDS, self.look)
+        self.keep_title()
+        self.look_again_and_again()
         self.set_interval(REPLAY_SECONDS, self.tick)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Under NO_COLOR no colour is written at all, not even the greys that Textual would make of them."""
+        plain = self.around.ascii or asks_ascii(self.around.environment)
+        signs: list[LineFilter] = [AsciiFilter()] if plain else []
         if self.around.environment.get("NO_COLOR"):
-            return (NoColor(),)
-        return [each for each in super().get_line_filters() if not isinstance(each, Monochrome)]
+            return [NoColor(), *signs]
+        return [*(each for each in super().get_line_filters() if not isinstance(each, Monochrome)), *signs]
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Something that was done beside the event loop is done."""

@@ -14,11 +14,16 @@ from console.tui.silences_screen import SilencesScreen
 
 
 class KeptActions(ReadingActions):
-    """Seen, silenced, noted, saved."""
+    """Seen, silenced, noted, saved. Saved views are the user's own: they are kept without --write, too."""
 
-    def _chosen(self) -> tuple[Incident, TriageBook]:
+    def _check_writer(self) -> None:
         if self.desk.view.replay is not None:
             raise Refused("this is a replay of what was: F goes back to what is, and there it can be said")
+        if not self.around.may_write:
+            raise Refused("this console only reads: open it with --write, and what is said of incidents is kept")
+
+    def _chosen(self) -> tuple[Incident, TriageBook]:
+        self._check_writer()
         incident = self.desk.incident
         if incident is None:
             raise Refused("no incident is selected; 2 lists them")
@@ -38,9 +43,10 @@ class KeptActions(ReadingActions):
 
     def do_unsilence(self, text: str = "") -> None:
         """End the silence of an incident before its time: of the one that is named, else of the selected one."""
+        self._check_writer()
         name, _, words = text.partition(" ")
         named = self.known.incident(name)
-        incident, book = self._chosen() if named is None or self.desk.view.replay is not None else self.own(named)
+        incident, book = self._chosen() if named is None else self.own(named)
         book.unsilence(incident, text if named is None else words)
         self._heard(f"the silence of {incident.id} is ended")
 

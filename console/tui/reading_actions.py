@@ -28,8 +28,9 @@ from console.core.source import Failure, LedgerSource
 from console.core.source_states import SourceState, merged_of, source_states
 from console.core.triage import Entry, TriageBook, TriageError
 from console.core.view import View
-from console.tui.app_base import DeskApp, Refused
+from console.tui.app_base import Refused
 from console.tui.screen_base import DeskScreen
+from console.tui.terminal_actions import TerminalActions
 
 REST_FACTOR = 4
 """A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
@@ -37,7 +38,7 @@ READING, EDGE = "reading", "edge"
 """Groups of workers; each is named by its ledger."""
 
 
-class ReadingActions(DeskApp):
+class ReadingActions(TerminalActions):
     """The ledgers, and the desk of each."""
 
     _back_to_all = False
@@ -168,6 +169,7 @@ class ReadingActions(DeskApp):
             return
         if isinstance(reading, Snapshot):
             self._end_silences(name, reading)
+            self.tell_opened(reading, self._sources[name].path, self._said_in(name))
             problem = reading.first_problem
             if problem is not None:
                 told = f"{printable(problem.where)}: {printable(problem.what)}; next: {printable(problem.remedy)}"
@@ -191,13 +193,22 @@ class ReadingActions(DeskApp):
         self.desk = self.desk.offer_merged(merged_of(self._all_desks(), self.desk.merged))
 
     def _end_silences(self, name: str, reading: Snapshot) -> None:
-        """End what is over, and hear what others have said since."""
+        """End what is over, where that may be written, and hear what others have said since."""
         try:
-            self.book(self._sources[name]).end_silences(reading.incidents)
+            if self.around.may_write:
+                self.book(self._sources[name]).end_silences(reading.incidents)
         except (TriageError, OSError) as error:
             self.say_once(str(error))
             return
         self.listen()
+
+    def _said_in(self, name: str) -> tuple[Entry, ...]:
+        """What was said of one ledger's incidents, by their ids."""
+        if not self.is_all:
+            return self.said
+        own = f"{name}:"
+        mine = (entry for entry in self.said if entry.incident.startswith(own))
+        return tuple(replace(entry, incident=entry.incident.removeprefix(own)) for entry in mine)
 
     def do_ledger(self, name: str) -> None:
         """Another of the ledgers that were given, or all of them; each keeps the view it was left with."""

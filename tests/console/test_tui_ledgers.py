@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pilots import NOW_US, app_of, until
+from pilots import NOW_US, app_of, may_write, until
 from test_frame import said, words
 from text_snapshot import screen_lines
 
@@ -34,6 +34,7 @@ async def all_read(pilot, app, n: int = 3) -> None:
 
 async def test_incidents_and_events_of_all_ledgers_stand_together(ledgers, tmp_path):
     app = app_of(ledgers[0], tmp_path / "kept", others=ledgers[1:])
+    may_write(app)
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
         await until(pilot, lambda: app.desk.shown is not None, "the first ledger")
         assert "prod-a ▾" in screen_lines(app)[0]
