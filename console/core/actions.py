@@ -58,6 +58,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("later", ("right_square_bracket",), "]", "point one stretch later", _TIME),
     Action("zoom_in", ("plus",), "+", "half as much time around what is pointed at", _TIME),
     Action("zoom_out", ("minus",), "-", "twice as much time", _TIME),
+    Action("range_back", ("Z",), "Z", "the range from before an incident was opened, or its own time again", _TIME),
     Action("zoom_fit", ("z",), "z", "the whole record", _TIME),
     Action("mark", ("m",), "m", "mark what is pointed at; a second mark makes the range between the two", _TIME, command="mark"),
     Action("replay", ("R",), "R", "play the record from what is pointed at", command="replay", argument="[SPEED]"),

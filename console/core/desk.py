@@ -11,6 +11,7 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
 from console.core.live_edge import Edge, with_edge
 from console.core.looks import LastLook
+from console.core.own_time import at_own_time, given_back, gone_to
 from console.core.page_events import PageStory, page_story
 from console.core.places import Place
 from console.core.readings import Reading
@@ -90,18 +91,29 @@ class Desk:
             return replace(self, view=view)
         return replace(self, view=view, newer=None).offer(self.newer)
 
-    def open_incident(self, incident: Incident, rid: str | None = None) -> Desk:
-        """Look at an incident, its gravest response first."""
+    def open_incident(self, incident: Incident, rid: str | None = None, *, keep_range: bool = False) -> Desk:
+        """Look at an incident, its gravest response first, at its own time unless the range is to be kept."""
         readings = self.shown.readings(incident) if self.shown else ()
         chosen = next((r for r in readings if r.rid == rid), readings[0] if readings else None)
         view = replace(
             self.view, place=Place.INCIDENT, incident=incident.id, rid=chosen.rid if chosen else None, page=None
         )
+        if not keep_range and self.rollup is not None:
+            view = at_own_time(view, self.rollup.span)
         return replace(self, view=view).on(Cue.OPEN)
 
     def leave_incident(self, to: Place = Place.INCIDENTS) -> Desk:
-        """Back to where it was opened."""
-        return replace(self, view=replace(self.view, place=to, rid=None, page=None)).on(Cue.LEAVE)
+        """Back to where it was opened, with the range of then."""
+        view = given_back(replace(self.view, place=to, rid=None, page=None))
+        return self.looking_at(view.on(Cue.LEAVE))
+
+    def go(self, place: Place) -> Desk:
+        """To another screen; an incident that was open stays looked at where its own time goes along."""
+        view = gone_to(self.view, place)
+        if self.view.place is Place.INCIDENT and place is not Place.INCIDENT:
+            view = replace(view, rid=None, page=None)
+            view = view if view.back is not None else view.on(Cue.LEAVE)
+        return self.looking_at(view)
 
     def select(self, *, rid: str | None = None, page: int | None = None) -> Desk:
         """Look at another response (its first page with it) or another page."""

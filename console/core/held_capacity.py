@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from console.core.bins import bin_means
 from console.core.pool_names import pool_name, pool_named
 from console.core.printable import printable
+from console.core.stretch_stats import Stats
 from console.core.times import duration
 from forensics.rows import Row, rows_of
 
@@ -91,6 +92,7 @@ class Forecast:
 class HeldFigure:
     """One pool. `course`: rows of `held_series` over the record, or over a range of it, as tuples when they are asked for.
     Of the record's last stretch, [last_us, ends_us): pages `held`, and what is forecast from then on. `limit`: its pages.
+    `stats`: of the pages held over the course, by gauge.
     """
 
     worker: str
@@ -103,6 +105,7 @@ class HeldFigure:
     rates: Rates
     forecast: Forecast
     holders: tuple[Row, ...]
+    stats: Stats | None = None
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from console.core.printable import printable
+from console.core.stretch_stats import Stats
 from forensics.rows import rows_of
 
 FEW = 20
@@ -20,7 +21,8 @@ FEW = 20
 class Length:
     """Requests with [bucket_tokens, 2 x bucket_tokens) tokens that were not cached. Times in ms.
 
-    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests.
+    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests. `stats`: of all of
+    them, ms.
     """
 
     bucket_tokens: int
@@ -37,6 +39,7 @@ class Length:
     p50: tuple[float, ...] = ()
     p95: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
+    stats: Stats | None = None
 
     @property
     def few(self) -> bool:
@@ -51,14 +54,15 @@ class Length:
     @property
     def label(self) -> str:
         """`8–16k`."""
-        low, high = self.bucket_tokens, 2 * self.bucket_tokens
-        return (
-            f"{low}–{high}"
-            if high < 1024
-            else f"{low}–{high // 1024}k"
-            if low < 1024
-            else f"{low // 1024}–{high // 1024}k"
-        )
+        return length_label(self.bucket_tokens)
+
+
+def length_label(bucket_tokens: int) -> str:
+    """`8–16k`, of a length by its least tokens."""
+    low, high = bucket_tokens, 2 * bucket_tokens
+    if high < 1024:
+        return f"{low}–{high}"
+    return f"{low}–{high // 1024}k" if low < 1024 else f"{low // 1024}–{high // 1024}k"
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
                 fastest=tuple(row["fastest"] or ()), starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
                 p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times),
                 counts=tuple(int(t["requests"]) for t in times),
+                stats=Stats(row["requests"], row["p5_ms"], row["p50_ms"], row["p95_ms"], row["mean_ms"], total=row["sum_ms"]),
             )
         )  # fmt: skip
     return LatencyFigure(tuple(lengths))

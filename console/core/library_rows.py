@@ -32,17 +32,17 @@ def library_rows(
         return {query.name: ask(query, _values(query, given or {})) for query in map(query_named, names)}
 
 
-def asked_again(ledger: Ledger, names: Iterable[str]) -> Callable[[Mapping[str, str]], dict[str, pa.Table]]:
-    """Asks queries that judge nothing as `library_rows` does, again and again, of what is made of the ledger once.
+def asked_again(ledger: Ledger, names: Iterable[str]) -> Callable[..., dict[str, pa.Table]]:
+    """Asks queries that judge nothing as `library_rows` does, again and again, of what is made of the ledger once:
+    of what is given, those that are named.
 
     Raises QueryStopped, and so does what it gives.
     """
-    queries = tuple(map(query_named, names))
-    prepared = Prepared(queries, ledger, _LIMITS)
+    prepared = Prepared(map(query_named, names), ledger, _LIMITS)
 
-    def rows(given: Mapping[str, str]) -> dict[str, pa.Table]:
+    def rows(given: Mapping[str, str], *wanted: str) -> dict[str, pa.Table]:
         with prepared.asking() as ask:
-            return {query.name: ask(query, _values(query, given)) for query in queries}
+            return {query.name: ask(query, _values(query, given)) for query in map(query_named, wanted)}
 
     return rows
 

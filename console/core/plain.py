@@ -13,6 +13,7 @@ from console.core.lineage import lineage
 from console.core.looking import Looking, left_of
 from console.core.overview import stood_of
 from console.core.page_events import page_story
+from console.core.prefill_rank import prefill_rank
 from console.core.printable import counted, printable, ranges
 from console.core.readings import Reading
 from console.core.snapshot import Snapshot
@@ -52,6 +53,9 @@ def incident_detail(snapshot: Snapshot, incident: Incident, entries: Iterable[En
         yield ""
         judged = reading_words(reading, known.total)
         yield f"response {printable(reading.rid)}, tenant {printable(reading.tenant)}, {judged}"
+        rank = prefill_rank(snapshot, reading.rid)
+        if rank is not None:
+            yield rank.words
         for donor in known.donors:
             pages = [page.page for page in known.pages if any(link.donor == donor.rid for link in page.links)]
             styles = sorted({link.style.value for p in known.pages for link in p.links if link.donor == donor.rid})

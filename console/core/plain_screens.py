@@ -54,6 +54,8 @@ def plain_held(known: Rollup, at: Looking) -> Iterator[str]:
         held = f.held or 0.0
         of = "not known" if f.limit is None else f"{f.limit:,}"
         yield f"pool {printable(f.worker)}/{printable(f.pool)}: {held:,.0f} pages held of {of}"
+        if f.stats is not None:
+            yield f"held in this stretch: {f.stats.words('pages')}"
         yield f"steady state: {f.formula}, room for {f.forecast.room:,}"
         yield f"forecast: {f.forecast.words}"
     left = left_of(known, "holders", at)
@@ -81,6 +83,8 @@ def plain_latency(known: Rollup, at: Looking) -> Iterator[str]:
             f"{n.label} tokens, {counted(n.requests, 'request')}: p5 {n.p5_ms:,.1f} ms, baseline {base}, {change}, "
             f"floor {n.floor_ms:,.1f} ms, below it {n.below_floor}{state}"
         )
+        if n.stats is not None:
+            yield f"{n.label} tokens in this stretch: {n.stats.words('ms')}"
 
 
 def plain_events(known: Rollup, at: Looking) -> Iterator[str]:

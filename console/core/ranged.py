@@ -17,7 +17,8 @@ from console.core.held_capacity import held_series
 from console.core.looking import Looking, left_of
 from console.core.places import Place
 from console.core.rollup import LATEST_EVENTS, Rollup
-from console.core.snapshot import Snapshot
+from console.core.snapshot import OF_PREFILLS, Snapshot
+from console.core.stretch_stats import gauge_stats
 from console.core.time_range import Span
 
 _GRAIN = 10
@@ -58,13 +59,14 @@ def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking) -
 def _held(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:
     begin, end, bin_us = times
     low, high = np.searchsorted(shown.gauge_times, [begin, end]).tolist()
-    return {"held-course": held_series(shown.gauges.slice(low, high - low), begin, bin_us)}
+    inside = shown.gauges.slice(low, high - low)
+    return {"held-course": held_series(inside, begin, bin_us), "held-stats": gauge_stats(inside)}
 
 
 def _latency(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table]:
     begin, end, bin_us = times
     given = {"from": _instant(begin), "to": _instant(end), "bucket": f"{bin_us // 1_000_000}s"}
-    return shown.prefill_times(given)
+    return shown.prefill_times(given, *OF_PREFILLS)
 
 
 def _latest(shown: Snapshot, at: Looking) -> dict[str, pa.Table]:

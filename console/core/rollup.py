@@ -26,6 +26,7 @@ from console.core.library_rows import query_named
 from console.core.owners import Owners, name_owners
 from console.core.page_map import PageMap
 from console.core.sheet import Sheet
+from console.core.stretch_stats import Stats, gauge_stats
 from console.core.strip import packed, strip_of, unpacked
 from console.core.time_range import Span
 from forensics.catalogue import Column
@@ -169,7 +170,8 @@ class Rollup:
             measured = Rates(pool["short_per_s"], pool["long_per_s"], pool["hold_s"], pool["pages_each"])
             figures.append(held_figure(mine, measured, of_pool, pool["pool_pages"], self.data_us or 0, tried))
         fullest_first = tuple(sorted(figures, key=lambda f: -(f.share or 0.0)))
-        return _on_course(fullest_first, self.tables[_COURSE]) if _COURSE in self.tables else fullest_first
+        course = self.tables.get(_COURSE)
+        return _on_course(fullest_first, course, self.tables["held-stats"])
 
     @cached_property
     def sheets(self) -> dict[str, Sheet]:
@@ -203,7 +205,7 @@ class Rollup:
         made = replace(self, tables=self.tables | tables)
         vars(made).update({name: getattr(self, name) for name, of in _OF_THE_READING.items() if not of & tables.keys()})
         if _COURSE in tables:
-            vars(made)["held"] = _on_course(self.held, tables[_COURSE])
+            vars(made)["held"] = _on_course(self.held, tables[_COURSE], made.tables["held-stats"])
         return made
 
     def _latest(self, name: str, query: str | None, begins: str | None) -> Sheet:
@@ -224,6 +226,7 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
         "detectors": detector_rows(ledger.tables["checks"], found),
         "detections": found.slice(max(len(found) - MOST_DETECTIONS, 0)),
         "held": held_series(gauges, first or 0, snapshot.bin_s * 1_000_000),
+        "held-stats": gauge_stats(gauges),
         "holders": library["holders"].slice(0, MOST_HOLDERS),
         "pools": _pools(
             ledger.tables["workers"], gauges, hold_rates(ledger.tables["pages"], library["held-capacity"], last or 0)
@@ -246,8 +249,13 @@ def rollup_of(snapshot: Snapshot) -> Rollup:
     return Rollup(ledger.path, head, tables)
 
 
-def _on_course(figures: tuple[HeldFigure, ...], courses: pa.Table) -> tuple[HeldFigure, ...]:
-    """The same with the course of a range: forecast and share stay those of the record's end."""
+def _on_course(figures: tuple[HeldFigure, ...], courses: pa.Table | None, stats: pa.Table) -> tuple[HeldFigure, ...]:
+    """The same with the course of a range, if there is one, and what gauges say over the course: forecast and share stay those
+    of the record's end."""
+    said = {(row.pop("worker"), row.pop("pool")): Stats(**row) for row in rows_of(stats)}
+    figures = tuple(replace(f, stats=said.get((f.worker, f.pool))) for f in figures)
+    if courses is None:
+        return figures
     by_pool = _by_pool(courses)
     return tuple(replace(f, course=by_pool.get((f.worker, f.pool), courses.slice(0, 0))) for f in figures)
 

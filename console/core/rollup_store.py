@@ -21,7 +21,7 @@ from console.core.rollup import Rollup
 from console.core.snapshot import QUERIES
 from forensics.kept_judgements import user_cache
 
-FORMAT = 2
+FORMAT = 3
 """Changes with what a rollup holds."""
 _HEAD_BYTES = 4096
 Marks = dict[str, tuple[int, str]]

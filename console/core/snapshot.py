@@ -6,7 +6,7 @@ Invariant: nothing here reads a file or a clock; a snapshot of the same ledger i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -38,6 +38,7 @@ from forensics.rows import Row, WorkerKey, WorkerRows, rows_of, worker_rows
 from forensics.verdict import Verdict
 
 OF_PREFILLS = ("fast-prefill", "prefill-times")
+RANK = "prefill-rank"
 QUERIES = (QUERY, "detections", "held-capacity", "holders", *OF_PREFILLS)
 """What is asked of the library at every reading, all at once."""
 
@@ -161,9 +162,9 @@ class Snapshot:
         return library_rows(self.ledger, self.judged.settled, QUERIES, {"bucket": f"{self.bin_s}s"})
 
     @cached_property
-    def prefill_times(self) -> Callable[[Mapping[str, str]], dict[str, pa.Table]]:
-        """Asks the library's `OF_PREFILLS` of a range. Raises QueryStopped, and so does what it gives."""
-        return asked_again(self.ledger, OF_PREFILLS)
+    def prefill_times(self) -> Callable[..., dict[str, pa.Table]]:
+        """Asks the library's `OF_PREFILLS` of a range, `RANK` of a response. Raises QueryStopped, and so does what it gives."""
+        return asked_again(self.ledger, (*OF_PREFILLS, RANK))
 
     @cached_property
     def gauges(self) -> pa.Table:

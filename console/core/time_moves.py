@@ -72,7 +72,7 @@ def marked(view: View, at_us: int) -> View:
     if view.mark_us == at_us:
         return replace(view, mark_us=None)
     start, end = sorted((view.mark_us, at_us))
-    return replace(view, mark_us=None).with_range(TimeRange(rfc3339(start), rfc3339(end + 1)))
+    return replace(view, mark_us=None, back=None).with_range(TimeRange(rfc3339(start), rfc3339(end + 1)))
 
 
 def zoomed(view: View, known: Rollup, looked: tuple[int, int], factor: float) -> View:

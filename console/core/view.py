@@ -97,12 +97,14 @@ class View:
     """Place, time, filter, sort, mode and selection.
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
-    that is pointed at, and the position of a replay; `mark_us` one that was marked, an end of a range to be. `options` are
+    that is pointed at, and the position of a replay; `mark_us` one that was marked, an end of a range to be.
+    `back`: the range from before an incident was opened at its own time, None where none was. `options` are
     what one screen alone knows, as (name, value), sorted.
     """
 
     place: Place = Place.OVERVIEW
     range: TimeRange = ALL
+    back: TimeRange | None = None
     cursor_us: int | None = None
     mark_us: int | None = None
     filter: str = ""
@@ -117,11 +119,15 @@ class View:
     options: tuple[tuple[str, str], ...] = ()
 
     def on(self, cue: Cue) -> View:
-        """The view after `cue`. What becomes live with a range that stands still sees the whole record again."""
+        """The view after `cue`. What becomes live with a range that stands still sees what it followed before, else the whole
+        record again.
+        """
         mode = TRANSITIONS.get((self.mode, cue), self.mode)
-        followed = ALL if mode is Mode.LIVE and not self.range.follows else self.range
+        view = self
+        if mode is Mode.LIVE and not self.range.follows:
+            view = replace(self, range=self.back if self.back is not None and self.back.follows else ALL, back=None)
         if mode is not Mode.REPLAY:
-            return replace(self, mode=mode, range=followed, replay=None)
+            return replace(view, mode=mode, replay=None)
         return replace(self, mode=mode, replay=self.replay or Replay())
 
     def with_range(self, wanted: TimeRange) -> View:
@@ -131,7 +137,8 @@ class View:
 
     def followed(self, now_us: int, spans: Spans) -> View:
         """Follow the record again, over as long a time as was looked at."""
-        return replace(self, range=self.range.following(now_us, spans)).on(Cue.FOLLOW)
+        before = self.range if self.back is None else self.back
+        return replace(self, range=before.following(now_us, spans), back=None).on(Cue.FOLLOW)
 
     def toggled(self) -> View:
         """Pause or go on: the view, or in a replay its playing."""

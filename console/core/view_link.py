@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from console.core.places import Place
-from console.core.time_range import BadRange, Spans, TimeRange, moment_us, rfc3339
+from console.core.time_range import ALL, DEFAULT_MARGIN, BadRange, Spans, TimeRange, moment_us, parse_range, rfc3339
 from console.core.view import SPEEDS, Cue, Mode, Replay, Sort, View
 
 OPTIONS = frozenset({"bucket", "rows", "what_if.rate", "what_if.t_hold", "what_if.pages"})
@@ -21,7 +21,7 @@ OPTIONS = frozenset({"bucket", "rows", "what_if.rate", "what_if.t_hold", "what_i
 _PLAIN = "/:.,-_~*><=@"
 _SHARE = "share"
 _FIELDS = (
-    "from", "to", "around", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title",
+    "from", "to", "around", "back", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title",
 )  # fmt: skip
 
 
@@ -39,9 +39,13 @@ def to_link(view: View) -> str:
 
 def to_query(view: View) -> str:
     """The query string of a view; its place, and an incident that is open, are in the path."""
+    back = None if view.back is None else view.back.text or "all"
+    seen = view.range
+    if view.place is Place.INCIDENT and view.back == ALL and seen.around == f"{view.incident}±{DEFAULT_MARGIN}":
+        back, seen = None, ALL  # an incident's own time is what its address alone means
     at, mark = (None if t is None else rfc3339(t) for t in (view.cursor_us, view.mark_us))
     values: dict[str, str | None] = {
-        "from": view.range.start, "to": view.range.end, "around": view.range.around, "at": at, "mark": mark, "q": view.filter,
+        "from": seen.start, "to": seen.end, "around": seen.around, "back": back, "at": at, "mark": mark, "q": view.filter,
         "sort": view.sort.text if view.sort else None, "incident": None if view.place is Place.INCIDENT else view.incident,
         "resp": view.rid, "page": None if view.page is None else str(view.page), "pool": view.pool,
         "mode": _mode(view), "speed": _speed(view.replay), "title": view.title,
@@ -53,7 +57,8 @@ def to_query(view: View) -> str:
 def _mode(view: View) -> str | None:
     if view.mode is Mode.REPLAY:
         return view.mode.value
-    return view.mode.value if view.mode is Mode.PAUSED and view.range.follows else None
+    may_follow = view.range.follows or (view.back is not None and view.back.follows)
+    return view.mode.value if view.mode is Mode.PAUSED and may_follow else None
 
 
 def _speed(replay: Replay | None) -> str | None:
@@ -97,10 +102,15 @@ def from_query(query: str) -> View:
 def _view(given: Mapping[str, str]) -> View:
     view = View(
         cursor_us=_moment(given, "at"), mark_us=_moment(given, "mark"), filter=given.get("q", ""),
+        back=parse_range(given["back"]) if given.get("back") else None,
         sort=Sort.parse(given["sort"]) if given.get("sort") else None, incident=given.get("incident") or None,
         rid=given.get("resp") or None, page=_whole(given, "page"), pool=given.get("pool") or None, title=given.get("title", ""),
     )  # fmt: skip
-    view = view.with_range(TimeRange(given.get("from", ""), given.get("to", ""), given.get("around", "")))
+    wanted = TimeRange(given.get("from", ""), given.get("to", ""), given.get("around", ""))
+    if view.back is not None and view.back.follows and not wanted.follows:
+        view = replace(view, range=wanted).on(Cue.OPEN)  # the time of an incident, seen from a view that followed
+    else:
+        view = view.with_range(wanted)
     mode = given.get("mode", "")
     if mode not in ("", Mode.LIVE, Mode.PAUSED, Mode.REPLAY):
         raise BadLink(f"mode is {mode!r}; it can be live, paused or replay")

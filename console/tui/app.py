@@ -26,6 +26,7 @@ from console.core.places import TABS, Place
 from console.core.printable import printable
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
+from console.core.time_range import ALL
 from console.core.triage import TriageError
 from console.core.view import Mode, View
 from console.core.view_link import absolute, to_command, to_link
@@ -66,7 +67,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         replay: bool = False,
     ) -> None:
         view = view or View()
-        self._wanted = (view.incident, view.rid) if view.place is Place.INCIDENT else None
+        self._wanted = (view.incident, view.rid, _has_range(view)) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
         around = around or Surroundings.of_user()
         super().__init__(source, replace(view, place=place, incident=None if self._wanted else view.incident), around)
@@ -176,11 +177,11 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         """The incident that was asked for before the record was read; never over a line that is being written."""
         if self._wanted is None or self.desk.shown is None or not isinstance(self.screen, DeskScreen):
             return
-        (wanted, rid), self._wanted = self._wanted, None
+        (wanted, rid, keep_range), self._wanted = self._wanted, None
         if self.desk.incident_of(wanted) is None:
             self.say(f"{wanted} is no incident of this ledger; these are", title="No such incident")
         else:
-            self.open_incident(wanted or "", rid)
+            self.open_incident(wanted or "", rid, keep_range=keep_range)
 
     def _end_silences(self, reading: Snapshot) -> None:
         """End what is over, and hear what others have said since."""
@@ -214,8 +215,8 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         if place not in SCREENS:
             raise Refused(f"{place.value.capitalize()} is no screen of the terminal")
         if isinstance(self.screen, IncidentScreen):
-            self.leave_incident()
-        self.desk = replace(self.desk, view=replace(self.desk.view, place=place))
+            self.pop_screen()
+        self.desk = self.desk.go(place)
         if self.screen is not self.get_screen(place.value):
             self.switch_screen(place.value)
 
@@ -223,22 +224,22 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         """Go to where a view looks."""
         if view.place is Place.INCIDENT and view.incident:
             self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
-            self.do_incident(view.incident, view.rid)
+            self.do_incident(view.incident, view.rid, keep_range=_has_range(view))
             return
         self.go(view.place)
         mode = self.desk.mode if view.mode is Mode.LIVE else view.mode
         self.change(replace(view, mode=mode))
 
-    def open_incident(self, incident_id: str, rid: str | None = None) -> None:
-        """Open the Incident screen."""
+    def open_incident(self, incident_id: str, rid: str | None = None, *, keep_range: bool = False) -> None:
+        """Open the Incident screen, at the incident's own time unless the range is to be kept."""
         incident = self.desk.incident_of(incident_id)
         if incident is None:
             return
         if self.desk.shown is None:
-            self._wanted = (incident_id, rid)
+            self._wanted = (incident_id, rid, keep_range)
             self.say("this is remembered of an earlier opening; it opens as soon as the record has been read")
             return
-        self.desk = self.desk.open_incident(incident, rid)
+        self.desk = self.desk.open_incident(incident, rid, keep_range=keep_range)
         if not isinstance(self.screen, IncidentScreen):
             self.push_screen(IncidentScreen())
         else:
@@ -250,12 +251,12 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         below = self.screen
         self.desk = self.desk.leave_incident(below.PLACE if isinstance(below, DeskScreen) else Place.INCIDENTS)
 
-    def do_incident(self, incident_id: str, rid: str | None = None) -> None:
+    def do_incident(self, incident_id: str, rid: str | None = None, *, keep_range: bool = False) -> None:
         """An incident by its id."""
         if self.known.incident(incident_id) is None:
             there = ", ".join(i.id for i in self.known.incidents[:5]) or "none"
             raise Refused(f"there is no incident {incident_id}; there are: {there}")
-        self.open_incident(incident_id, rid)
+        self.open_incident(incident_id, rid, keep_range=keep_range)
 
     def do_response(self, rid: str) -> None:
         """A response, in its incident."""
@@ -382,3 +383,8 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
     def do_quit(self) -> None:
         """Leave."""
         self.exit()
+
+
+def _has_range(view: View) -> bool:
+    """Whether the view of an incident says at which time it is to be seen."""
+    return view.range != ALL or view.back is not None

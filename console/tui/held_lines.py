@@ -86,7 +86,7 @@ def _axis(figure: HeldFigure, view: View, past: int, ahead: int, palette: Palett
 
 def figure_words(figure: HeldFigure, tried: str, palette: Palette, width: int) -> list[Text]:
     """The legend, the steady state, when it is full, what is tried out."""
-    f = figure.forecast
+    f, stats = figure.forecast, figure.stats
     legend = "  ".join(f"{GLYPHS[reason]} {reason.replace('_', ' ')}" for reason in REASONS)
     lines = [
         Text(
@@ -95,6 +95,8 @@ def figure_words(figure: HeldFigure, tried: str, palette: Palette, width: int) -
             style=palette.quiet,
         )
     ]
+    if stats is not None:
+        lines.append(Text(f" this stretch: {stats.words('pages')}", end=""))
     against = f"{'>' if max(f.steady) > f.room else '≤'} room for {f.room:,}"
     lines.append(Text(f" steady state {figure.formula} {against}", end=""))
     text = Text(f" {f.words}", end="", style=palette.strong)

@@ -12,6 +12,7 @@ from console.core.desk import Desk
 from console.core.incident_words import Fact, facts, reading_words
 from console.core.incidents import Incident
 from console.core.overview import Stood
+from console.core.own_time import own_words
 from console.core.printable import printable, shorten
 from console.core.readings import Reading
 from console.core.rollup import Rollup
@@ -146,6 +147,8 @@ def crumb_line(desk: Desk, width: int, palette: Palette) -> Text:
     if reading is not None:
         rids = list(dict.fromkeys(r.rid for r in desk.readings))
         line.append(f" › {shorten(printable(reading.rid), 20)} ({rids.index(reading.rid) + 1} of {len(rids)})")
+    if own_words(desk.view):
+        line.append(f"  {own_words(desk.view)}", style=palette.quiet)
     if desk.view.mark_us is not None:
         line.append(f"  m {clock(desk.view.mark_us)}", style=palette.strong)
     return cut(line, width)

@@ -24,6 +24,7 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage
 from console.core.page_map import PageMap
 from console.core.places import Place
+from console.core.prefill_rank import PrefillRank, prefill_rank
 from console.core.printable import counted, printable
 from console.core.readings import Reading
 from console.core.sheet import Sheet, Shown
@@ -62,7 +63,7 @@ class IncidentScreen(OwnTables, IncidentSteps):
     PLACE: ClassVar[Place] = Place.INCIDENT
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(Place.INCIDENT)
     PANES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "responses": ("responses-rule", "responses-titles"), "pages": ("victim", "lineage-rule", "proof"),
+        "responses": ("responses-rule", "responses-titles"), "pages": ("victim", "rank", "lineage-rule", "proof"),
         "events": ("events-rule", "proof"), "notes": ("notes-rule",),
     }  # fmt: skip
 
@@ -74,10 +75,12 @@ class IncidentScreen(OwnTables, IncidentSteps):
         self._map: PageMap | None = None
         self._pointed_at: tuple[str, str, int] | None = None
         self._drawn_of: dict[str, object] = {}
+        self._asked_rank: tuple[int, str] | None = None
 
     def compose_body(self) -> ComposeResult:
         """Responses and facts on the left where there is room; lineage, events and the map strip."""
         yield Fixed(id="victim")
+        yield Static(id="rank", markup=False, classes="-absent")
         with Horizontal(id="workspace"):
             with Vertical(id="left"):
                 yield Fixed(id="responses-rule")
@@ -122,6 +125,7 @@ class IncidentScreen(OwnTables, IncidentSteps):
             self._draw_without_response(width)
             return
         self.look_again()
+        self._look_up_rank(shown, reading)
         told = self.here
         self.tell(self.pending("lineage", WORKING) if told is None else None)
         if told is None:
@@ -143,6 +147,21 @@ class IncidentScreen(OwnTables, IncidentSteps):
             if self._is_new("left", about, width):
                 self._draw_left(shown, incident, reading)
             self._draw_map(shown, incident, width - LEFT_WIDTH)
+
+    def _look_up_rank(self, shown: Snapshot, reading: Reading) -> None:
+        """Have the rank of the response's prefill worked out, unless it is or is being."""
+        asked = (id(shown), reading.rid)
+        if asked != self._asked_rank:
+            self._asked_rank = asked
+            self.compute("the rank", lambda: (asked, prefill_rank(shown, asked[1])), self._take_rank)
+
+    def _take_rank(self, found: tuple[tuple[int, str], PrefillRank | None]) -> None:
+        asked, rank = found
+        if asked == self._asked_rank:
+            line = self.query_one("#rank", Static)
+            line.set_class(rank is None, "-absent")
+            words = "" if rank is None else f" {rank.words}"
+            line.update(cut(Text(words, end="", style=self.palette.quiet), self.app.size.width))
 
     def _right(self, width: int) -> int:
         """Columns of the panes on the right, or of one that is alone."""
@@ -233,7 +252,8 @@ class IncidentScreen(OwnTables, IncidentSteps):
         self.query_one("#events", LineList).show([])
         for rule_id, title in (("#lineage-rule", "PAGES ◂ DONORS"), ("#events-rule", "ORDER OF EVENTS")):
             self.query_one(rule_id, Static).update(rule(title, width, self.palette))
-        self._told = self._asked = None
+        self._told = self._asked = self._asked_rank = None
+        self.query_one("#rank", Static).add_class("-absent")
         self._drawn_of.clear()
         self.query_one("#proof", Static).update("")
 

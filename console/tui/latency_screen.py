@@ -24,7 +24,7 @@ from console.tui.notices import Notice, absence, nothing_left
 from console.tui.ranged_screen import RangedScreen
 from console.tui.screen_base import bindings_of
 
-AROUND_COURSE = 6
+AROUND_COURSE = 7
 """Rows of the frame, and of the rule and the words with the course."""
 
 
@@ -95,6 +95,8 @@ class LatencyScreen(RangedScreen):
         if length.fastest:
             words += f"; fastest: {printable(', '.join(length.fastest))}"
         lines.append(cut(Text(words, end=""), width))
+        if length.stats is not None:
+            lines.append(cut(Text(f" in this stretch: {length.stats.words('ms')}", end=""), width))
         self.query_one("#course", Canvas).show(lines)
 
     @on(LineList.Moved, "#lengths")

@@ -13,6 +13,7 @@ from console.core.actions import Action
 from console.core.desk import Desk
 from console.core.looking import Looking
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS, Severity
+from console.core.own_time import own_words
 from console.core.owners import Owners
 from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
@@ -101,6 +102,8 @@ def view_line(at: Looking, said: str, width: int, palette: Palette, right: str =
     if view.title:
         line.append(f"{printable(view.title)}  ", style=palette.strong)
     line.append(view.range.text or "all of the record", style=palette.quiet)
+    if own_words(view):
+        line.append(f" ({own_words(view)})", style=palette.strong)
     if at.now_words:
         line.append(f" ({at.now_words})", style=palette.quiet)
     if view.cursor_us is not None:

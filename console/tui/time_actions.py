@@ -10,6 +10,7 @@ from typing import Any
 from textual.worker import Worker, WorkerState
 
 from console.core.as_it_was import snapshot_at
+from console.core.own_time import swapped
 from console.core.snapshot import Snapshot
 from console.core.time_moves import marked, moment_in, pointed, stepped, zoomed
 from console.core.time_range import ALL, parse_range
@@ -42,7 +43,7 @@ class TimeActions(DeskApp):
         """Look at another time."""
         wanted = parse_range(text)
         wanted.resolve(self.range_now(), self.known.span)
-        self.change(self.desk.view.with_range(wanted))
+        self.change(replace(self.desk.view, back=None).with_range(wanted))
 
     def do_at(self, text: str) -> None:
         """Point at a moment."""
@@ -72,6 +73,10 @@ class TimeActions(DeskApp):
     def do_zoom_out(self, _: str = "") -> None:
         """Twice as much time."""
         self.change(zoomed(self.desk.view, self.whole, self.looked(), 2.0))
+
+    def do_range_back(self, _: str = "") -> None:
+        """The range from before an incident was opened, or on it its own time again."""
+        self.change(swapped(self.desk.view, self.known.span))
 
     def do_zoom_fit(self, _: str = "") -> None:
         """The whole record."""

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
 from console.core.looking import Looking, looking, now_words, range_now
+from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, own_words
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
 from console.core.places import Place
@@ -96,15 +97,24 @@ class Asked:
     def at(self, place: Place) -> View:
         """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
         seen = self.view
-        return View(place, seen.range, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay)
+        view = View(
+            place, seen.range, seen.back, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay
+        )
+        return gone_to(view, place)
 
     def tab(self, place: Place) -> str:
         """The address of another screen."""
         return to_link(self.at(place))
 
     def opened(self, incident_id: str, rid: str | None = None) -> View:
-        """The view of an incident."""
-        return replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
+        """The view of an incident, at its own time."""
+        view = replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
+        return view if self.rollup is None else at_own_time(view, self.rollup.span)
+
+    @property
+    def left(self) -> str:
+        """The address of the list that an incident was opened from, with the range of then."""
+        return to_link(given_back(self.at(Place.INCIDENTS)))
 
     def open(self, incident_id: str) -> str:
         """The address of an incident."""
@@ -121,6 +131,8 @@ class Asked:
         """Why the page does not follow the record: `range`, `paused`, `held` (an incident is open), or nothing."""
         if self.view.replay is not None:
             return ""
+        if self.view.place is Place.INCIDENT and own_words(self.view):
+            return "held" if self.desk.shown is not None else ""
         if not self.view.range.follows:
             return "range"
         if self.view.mode is Mode.PAUSED:
@@ -175,6 +187,7 @@ def _read(feed: Feed, address: str) -> Asked:
     desk, clock = feed.desk, feed.source.now_us()
     known = desk.rollup
     view = from_link(f"{path}?{rest}" if rest else path)
+    view = view if known is None else opened_by_address(view, known.span)
     now = clock if known is None else range_now(known, view, clock)
     span = Span() if known is None else view.range.resolve(now, known.span)
     if known is not None and asks_absolute(rest):
@@ -186,7 +199,8 @@ def changed_link(address: str, range_text: str, filter_text: str) -> str:
     """The address with a range and a filter as somebody typed them. Raises BadLink and BadRange."""
     view = from_link(address)
     wanted = parse_range(range_text)
-    kept = view if wanted.follows else view.with_range(wanted)
+    back = ALL if view.place is Place.INCIDENT and wanted == ALL else None
+    kept = replace(view if wanted.follows else view.with_range(wanted), back=back)
     return to_link(replace(kept, range=wanted if range_text.strip() else ALL, filter=filter_text.strip()))
 
 

@@ -16,6 +16,7 @@ from console.core.commands import Command, CommandError, parse_command
 from console.core.desk import Desk
 from console.core.export import FORMATS
 from console.core.filter_language import FilterError, parse_filter, with_value
+from console.core.own_time import given_back, swapped
 from console.core.page_view import next_mark
 from console.core.places import TABS, Place
 from console.core.printable import printable
@@ -145,7 +146,8 @@ def _follow(asked: Asked, _: str) -> View:
 def _ranged(asked: Asked, text: str) -> View:
     wanted = parse_range(text)
     wanted.resolve(asked.now_us, _known(asked).span)
-    return asked.view.with_range(wanted)
+    back = ALL if asked.view.place is Place.INCIDENT and wanted == ALL else None  # else its own time would come again
+    return replace(asked.view, back=back).with_range(wanted)
 
 
 def _at(asked: Asked, text: str) -> View:
@@ -287,11 +289,12 @@ def _to(place: Place) -> Callable[[Asked, str], View]:
 
 MOVES: dict[str, Callable[[Asked, str], View]] = {
     **{f"go_{place}": _to(place) for place in TABS},
-    "back": lambda asked, _: asked.at(Place.INCIDENTS),
+    "back": lambda asked, _: given_back(asked.at(Place.INCIDENTS)),
     "incident": _incident, "response": _response, "page": _page, "pause": _paused, "follow": _follow,
     "replay": _replay, "faster": _paced(1), "slower": _paced(-1),
     "range": _ranged, "at": _at, "mark": _mark, "earlier": _stepped(-1), "later": _stepped(1), "zoom_in": _zoomed(0.5),
-    "zoom_out": _zoomed(2.0), "zoom_fit": lambda asked, _: asked.view.with_range(ALL), "filter": _filtered, "tenant": _tenant,
+    "zoom_out": _zoomed(2.0), "range_back": lambda asked, _: swapped(asked.view, _known(asked).span),
+    "zoom_fit": lambda asked, _: asked.view.with_range(ALL), "filter": _filtered, "tenant": _tenant,
     "sort": _sorted, "next_found": _found_by(1), "previous_found": _found_by(-1), "next_response": _response_by(1),
     "previous_response": _response_by(-1), "next_incident": _incident_by(1), "previous_incident": _incident_by(-1),
     "what_if": lambda asked, text: with_what_if_of(asked.view, text),

@@ -18,8 +18,10 @@ from console.core.incident_words import facts, reading_words, tenant_words
 from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS
 from console.core.overview import overview, stood_of
+from console.core.own_time import own_words
 from console.core.places import Place
 from console.core.pool_names import pool_name
+from console.core.prefill_rank import prefill_rank
 from console.core.printable import counted, printable, ranges, shorten
 from console.core.rollup import Rollup
 from console.core.run_list import STEP_MARKS, expectation, located, next_words, outcome, run_words
@@ -165,6 +167,7 @@ class Pages:
             "incident.html", asked, caller, title=f"{incident.id} {incident.title}", incident=incident, shown=shown,
             readings=desk.readings, reading=desk.reading, lineage=lineage, story=story, facts=facts(known, incident),
             drawing=drawing, reading_words=reading_words,
+            rank=prefill_rank(shown, desk.reading.rid) if shown and desk.reading else None,
             part=stretch("responses", responses.rows, asked, MOST_ROWS), proofs=_proofs(lineage),
             flows=grid(flows, left_of(flows, inside), asked, MOST_ROWS),
             standing=standing(incident, asked.said, asked.moment_us), standing_words=standing_words,
@@ -193,7 +196,8 @@ class Pages:
 
     def _held(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         return self._render(
-            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view), pools=[f.name for f in known.held],
+            "held.html", asked, caller, title="Held", figure=held_asked(known, asked.view),
+            stretch=held_asked(asked.counted(Place.HELD) or known, asked.view), pools=[f.name for f in known.held],
             tried=what_if(asked.view), holders=self._grid("holders", asked, MOST_ROWS),
         )  # fmt: skip
 
@@ -232,7 +236,8 @@ class Pages:
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
                 "own": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", sort=None)),
                 "in_order": to_query(replace(asked.view, place=Place.OVERVIEW, filter="", range=ALL)),
-                "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS, **values,
+                "typed": None, "fault": None, "key": web_key, "replaying": asked.replaying, "steps": STEPS,
+                "own_words": own_words, **values,
             }
         )  # fmt: skip
 

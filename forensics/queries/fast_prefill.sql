@@ -12,6 +12,9 @@
 --   requests: {is: requests of that length, unit: requests}
 --   p5_ms: {is: the fastest twentieth took at most, unit: ms}
 --   p50_ms: {is: half of them took at most, unit: ms}
+--   p95_ms: {is: all but the slowest twentieth took at most, unit: ms}
+--   mean_ms: {is: what one took on average, unit: ms}
+--   sum_ms: {is: what all of them took together, unit: ms}
 --   baseline_p5_ms: {is: the same of the baseline, unit: ms}
 --   floor_ms: {is: the least that so many tokens can take, unit: ms}
 --   below_floor: {is: requests that took less than their own floor, unit: requests}
@@ -37,6 +40,7 @@ base AS (
     WHERE CASE WHEN $baseline_to IS NULL THEN ms >= floor ELSE received < $baseline_to::TIMESTAMP END GROUP BY bucket
 )
 SELECT i.bucket AS bucket_tokens, count(*) AS requests, round(quantile_cont(i.ms, 0.05), 3) AS p5_ms, round(quantile_cont(i.ms, 0.5), 3) AS p50_ms,
+       round(quantile_cont(i.ms, 0.95), 3) AS p95_ms, round(avg(i.ms), 3) AS mean_ms, round(sum(i.ms), 3) AS sum_ms,
        round(max(b.p5), 3) AS baseline_p5_ms, round(i.bucket * $floor_us_per_token / 1000.0, 3) AS floor_ms,
        count(*) FILTER (WHERE i.ms < i.floor) AS below_floor,
        CASE WHEN count(*) FILTER (WHERE i.ms < i.floor) > 0 OR quantile_cont(i.ms, 0.05) * $factor < max(b.p5) THEN 'yes' ELSE 'no' END AS suspicious,

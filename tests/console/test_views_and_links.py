@@ -135,6 +135,7 @@ VIEWS = st.builds(
     place=st.sampled_from(TABS), wanted=st.sampled_from(FIXED), paused=st.booleans(),
     replay=st.none() | st.builds(Replay, st.sampled_from(SPEEDS), st.booleans()),
     cursor_us=st.none() | st.integers(0, 4 * 10**15), mark_us=st.none() | st.integers(0, 4 * 10**15), filter=st.text(max_size=12),
+    back=st.none() | st.sampled_from([parse_range(text) for text in ("all", "-15m", FIXED[-1])]),
     sort=st.none() | st.builds(Sort, st.sampled_from(["severity", "first"]), st.booleans()),
     incident=st.none() | TEXTS, rid=st.none() | TEXTS, page=st.none() | st.integers(0, 10**9), pool=st.none() | TEXTS,
     title=st.text(max_size=12),

@@ -23,7 +23,7 @@ LIBRARY = [query for query in load_queries() if query.name not in (FOREIGN_READS
 SMALL = [sample for sample in SAMPLES if not sample.large]
 GIVEN = {
     "page-life": {"worker": "decode-0", "page": "5"}, "request-life": {"rid": "victim"}, "room-life": {"room": "1"},
-    "proof": {"rid": "victim"},
+    "proof": {"rid": "victim"}, "prefill-rank": {"rid": "victim"},
 }  # fmt: skip
 """For queries that need a parameter."""
 
