@@ -116,6 +116,8 @@ def holder_table(rows: Sequence[Row], width: int, palette: Palette) -> tuple[Tex
         Column("SINCE", 9, lambda r: clock(r["since"]), 4),
         Column("DEADLINE", 9, lambda r: clock(r["deadline"]), 1),
         Column("OVERDUE", 7, lambda r: Text("! yes" if r["overdue"] == "yes" else "no"), 0),
+        Column("PEER", 12, lambda r: shorten(printable(r["peer"]), 12), 3),
+        Column("DRAIN ACK", 11, lambda r: printable(r["ack"]) if r["ack"] else "unknown", 1),
         Column("POOL", 16, lambda r: shorten(printable(f"{r['worker']}/{r['pool']}"), 24), 5),
     ]
     fitted = fit(columns, width - 3)
