@@ -31,6 +31,7 @@ from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
 from console.core.standing_words import standing_facts
 from console.tui.app_base import Refused
+from console.tui.fixed import Fixed
 from console.tui.incident_lines import crumb_line, fact_lines, note_lines, reading_table
 from console.tui.incident_picture import WORKING, Asked, Told, mapped, told_of
 from console.tui.incident_steps import IncidentSteps
@@ -78,25 +79,25 @@ class IncidentScreen(OwnTables, IncidentSteps):
 
     def compose_body(self) -> ComposeResult:
         """Responses and facts on the left where there is room; lineage, events and the map strip."""
-        yield Static(id="victim", markup=False)
+        yield Fixed(id="victim")
         yield Static(id="rank", markup=False, classes="-absent")
         with Horizontal(id="workspace"):
             with Vertical(id="left"):
-                yield Static(id="responses-rule", markup=False)
-                yield Static(id="responses-titles", markup=False)
+                yield Fixed(id="responses-rule")
+                yield Fixed(id="responses-titles")
                 yield LineList(id="responses")
-                yield Static(id="summary-rule", markup=False)
+                yield Fixed(id="summary-rule")
                 yield Static(id="summary", markup=False)
             with Vertical(id="right"):
-                yield Static(id="lineage-rule", markup=False)
+                yield Fixed(id="lineage-rule")
                 yield LineList(id="pages")
-                yield Static(id="events-rule", markup=False)
+                yield Fixed(id="events-rule")
                 yield LineList(id="events")
-                yield Static(id="map-rule", markup=False)
-                yield Static(id="map", markup=False)
-                yield Static(id="notes-rule", markup=False)
+                yield Fixed(id="map-rule")
+                yield Fixed(id="map")
+                yield Fixed(id="notes-rule")
                 yield LineList(id="notes")
-        yield Static(id="proof", markup=False)
+        yield Fixed(id="proof")
 
     def on_mount(self) -> None:
         """The pages have the focus."""

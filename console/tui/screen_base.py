@@ -22,6 +22,7 @@ from console.core.printable import printable
 from console.core.trouble import trouble_of
 from console.core.view import View
 from console.tui.app_base import Refused
+from console.tui.fixed import Fixed
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line, with_states
 from console.tui.notices import Notice
@@ -64,12 +65,12 @@ class DeskScreen(PaneZoom):
 
     def compose(self) -> ComposeResult:
         """Header, body, footer, and the line that a terminal too small gets."""
-        yield Static(id="header", markup=False)
-        yield Static(id="tabs", markup=False)
-        yield Static(id="crumbs", markup=False)
-        yield Static(id="notice", markup=False)
+        yield Fixed(id="header")
+        yield Fixed(id="tabs")
+        yield Fixed(id="crumbs")
+        yield Fixed(id="notice")
         yield from self.compose_body()
-        yield Static(id="footer", markup=False)
+        yield Fixed(id="footer")
         yield Static(id="too-small", markup=False)
 
     @abstractmethod
@@ -123,15 +124,15 @@ class DeskScreen(PaneZoom):
             app.desk, app.seen, named, app.now_us(), width, palette,
             writes=app.around.may_write, refresh_s=app.refresh_s,
         )  # fmt: skip
-        self.query_one("#header", Static).update(above)
-        self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
-        self.query_one("#crumbs", Static).update(
+        self.query_one("#header", Fixed).update(above)
+        self.query_one("#tabs", Fixed).update(tab_line(app.tabs, self.PLACE, width, palette))
+        self.query_one("#crumbs", Fixed).update(
             self._fault_line(width) or with_states(self.crumbs(), app.states, width, palette)
         )
         hints = hints_of(self.PLACE)
         if self.alone is not None:
             hints = (replace(BY_ID["zoom_pane"], hint_words="all panes"), *hints)
-        self.query_one("#footer", Static).update(footer(hints, width, palette))
+        self.query_one("#footer", Fixed).update(footer(hints, width, palette))
 
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
@@ -167,7 +168,7 @@ class DeskScreen(PaneZoom):
         elif told is None and self.has_class("-notice"):
             self.call_after_refresh(self._focus_again)
         self.set_class(told is not None, "-notice")
-        self.query_one("#notice", Static).update(told.text(self.palette) if told else "")
+        self.query_one("#notice", Fixed).update(told.text(self.palette) if told else "")
 
     def _focus_again(self) -> None:
         """What is hidden loses the focus."""
