@@ -67,7 +67,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
         others: Sequence[LedgerSource] = (),
         replay: bool = False,
     ) -> None:
-        view = view or View()
+        view = (view or View()).pause_replayed()
         self._wanted = (view.incident, view.rid, _has_range(view)) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
         around = around or Surroundings.of_user()
@@ -228,6 +228,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
 
     def show_view(self, view: View) -> None:
         """Go to where a view looks."""
+        view = view.pause_replayed()
         if view.place is Place.INCIDENT and view.incident:
             self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
             self.do_incident(view.incident, view.rid, keep_range=_has_range(view))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -16,10 +17,11 @@ from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.triage import Entry
-from console.web.kept import Kept
+from console.web.kept import Kept, Pinned
 from console.web.past import Past
 
 POLL_SECONDS, EDGE_SECONDS = 1.0, 0.5
+MOST_PINNED = 4
 STALE_TELL_S = 5.0
 """How often a picture that is stale is told anew, so that its age moves on."""
 REST_FACTOR = 4
@@ -48,6 +50,7 @@ class Feed:
         self._began = self._next_look = self._next_edge = self._told_stale = 0.0
         self.kept: Kept | None = None
         self.past = Past(patience_s)
+        self._pinned: OrderedDict[int, Pinned] = OrderedDict()
         self.entries: Callable[[], tuple[Entry, ...]] = tuple
         """Reads what people said of this ledger's incidents."""
 
@@ -142,6 +145,16 @@ class Feed:
             self.desk = self.desk.offer_edge(*beyond)
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
+
+    def pin(self, as_of_us: int, shown: Pinned) -> None:
+        """Keep what is shown for whoever paused it; of several pauses the last `MOST_PINNED`, others are judged anew."""
+        self._pinned[as_of_us] = shown
+        while len(self._pinned) > MOST_PINNED:
+            self._pinned.popitem(last=False)
+
+    def pinned(self, as_of_us: int) -> Pinned | None:
+        """What was shown when somebody paused at that moment, if it is kept still."""
+        return self._pinned.get(as_of_us)
 
     async def _tell(self) -> None:
         async with self._changed:

@@ -113,7 +113,8 @@ def _paused(asked: Asked, _: str) -> View:
     view = asked.view.toggled()
     if view.mode is Mode.LIVE:
         return replace(view, cursor_us=None)
-    return replace(view, cursor_us=asked.rollup.data_us if view.cursor_us is None and asked.rollup else view.cursor_us)
+    shown_us = asked.rollup.data_us if asked.rollup else None
+    return replace(view, cursor_us=shown_us if view.cursor_us is None else view.cursor_us, as_of_us=shown_us)
 
 
 def _replay(asked: Asked, text: str) -> View:
