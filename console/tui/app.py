@@ -59,7 +59,7 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
         others: Sequence[LedgerSource] = (),
         replay: bool = False,
     ) -> None:
-        view = view or View()
+        view = (view or View()).pause_replayed()
         self._wanted = (view.incident, view.rid, _has_range(view)) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
         around = around or Surroundings.of_user()
@@ -141,7 +141,7 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
     def show_view(self, view: View) -> None:
         """Go to where a view looks; in the ledger that is looked at where it names none."""
         self.do_ledger(view.ledger or self.ledger_name)
-        view = replace(view, ledger=self.desk.view.ledger)
+        view = replace(view.pause_replayed(), ledger=self.desk.view.ledger)
         if view.place is Place.INCIDENT and view.incident:
             self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
             self.do_incident(view.incident, view.rid, keep_range=_has_range(view))

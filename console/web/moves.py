@@ -119,11 +119,14 @@ def _saved(views: Path, name: str, asked: Asked) -> View:
 
 
 def _paused(asked: Asked, _: str) -> View:
-    """Paused, and pointing at the moment of it; or following again, pointing at nothing."""
+    """Paused, and pointing at the moment of it; or following again, pointing at nothing. Of several ledgers at once the page is
+    held, and no moment: each has its own."""
     view = asked.view.toggled()
     if view.mode is Mode.LIVE:
         return replace(view, cursor_us=None)
-    return replace(view, cursor_us=asked.rollup.data_us if view.cursor_us is None and asked.rollup else view.cursor_us)
+    shown_us = asked.rollup.data_us if asked.rollup else None
+    as_of_us = shown_us if asked.desk.merged is None else None
+    return replace(view, cursor_us=shown_us if view.cursor_us is None else view.cursor_us, as_of_us=as_of_us)
 
 
 def _replay(asked: Asked, text: str) -> View:
