@@ -57,7 +57,8 @@ class IncidentsScreen(DeskScreen):
         titles, lines = incident_table(known, stood, app.moment_us(), width, palette)
         self.query_one("#titles", Static).update(titles)
         incidents = self.query_one("#incidents", LineList)
-        incidents.show(lines or nothing_left(left, palette), desk.view.incident)
+        near = "" if lines else self.nearest_words("z", "z")
+        incidents.show(lines or nothing_left(left, palette, near), desk.view.incident)
         self.select(incidents.cursor_key)
         self._draw_facts(width)
 

@@ -135,6 +135,13 @@ class PagesScreen(OwnTables, BackgroundScreen):
             self._draw_map(width)
 
     def _nothing(self) -> Notice | None:
+        near = self.nearest_words()
+        if near:
+            return Notice(
+                "Nothing of this pool in this range",
+                f"{near[0].upper()}{near[1:]}.",
+                "Next: z shows all of its time, p the next pool.",
+            )
         if self._picture is not None and not self._none:
             return None
         if self._none:

@@ -190,6 +190,11 @@ class DeskScreen(PaneZoom):
             app.change(replace(app.desk.view, mark_us=None))
         return had
 
+    def nearest_words(self, earlier: str = "[", later: str = "]") -> str:
+        """What lies nearest to a range in which this screen has nothing, and the keys that go there; else nothing."""
+        near = self.console_app.nearest()
+        return "" if near is None else near.words(earlier, later)
+
     def pointed_us(self) -> int | None:
         """The moment under the cursor, us UTC."""
         return self.console_app.desk.view.cursor_us
