@@ -6,6 +6,7 @@ address holds, stays. A replay has its own moment and is not narrowed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from console.core.places import Place
@@ -14,6 +15,8 @@ from console.core.view import Cue, View
 
 EVIDENCE = frozenset({Place.INCIDENT, Place.PAGES, Place.HELD, Place.LATENCY, Place.EVENTS})
 """Screens on which the own time of an incident goes along from it."""
+
+_OWN = re.compile(f"I-[0-9a-f]+±{DEFAULT_MARGIN}", re.IGNORECASE)
 
 
 def own_range(incident_id: str) -> TimeRange:
@@ -63,7 +66,8 @@ def gone_to(view: View, place: Place) -> View:
 
 
 def own_words(view: View) -> str:
-    """That the range is an incident's own time, and what gives back which; else empty."""
+    """That the range is an incident's own time, unless it was changed since, and what gives back which; else empty."""
     if view.back is None or view.range == view.back:
         return ""
-    return f"own time, Z: {view.back.text or 'all'}"
+    own = "own time, " if _OWN.fullmatch(view.range.around) else ""
+    return f"{own}Z: {view.back.text or 'all'}"

@@ -15,6 +15,7 @@ from console.core.looking import left_of
 from console.core.overview import stood_of
 from console.core.places import Place
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
+from console.tui.layout import has_detail, is_workspace
 from console.tui.line_list import LineList
 from console.tui.lines import counts_line, rule
 from console.tui.notices import nothing_left, notice
@@ -67,13 +68,13 @@ class IncidentsScreen(DeskScreen):
         known, shown, incident = app.seen, desk.shown, desk.incident
         if known is None or incident is None:
             return
-        wide = width >= 140
-        left = width * 2 // 5 if wide else width
-        self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
+        beside = has_detail(width)
+        left = width * 2 // 5 if is_workspace(width) else width // 2 if beside else width
+        self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if beside else "↵ opens"))
         self.query_one("#facts", Static).update(
             fact_lines(known, incident, left, palette, app.standing_facts(incident))
         )
-        if wide and shown is not None:
+        if beside and shown is not None:
             n = len(desk.readings)
             right = width if self.alone == "readings" else width - left
             title = f"RESPONSES OF {incident.id}"

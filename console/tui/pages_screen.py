@@ -42,6 +42,7 @@ from console.core.view import View
 from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
+from console.tui.layout import is_workspace
 from console.tui.lines import view_line
 from console.tui.notices import Notice, reading_notice
 from console.tui.own_tables import OwnTables, unfiltered
@@ -155,7 +156,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
     def _look_again(self, shown: Snapshot, width: int) -> None:
         app = self.console_app
         view, span = app.desk.view, app.looking().span
-        story = 0 if self.alone == "page-grid" else STORY_LINES[width >= 140]
+        story = 0 if self.alone == "page-grid" else STORY_LINES[is_workspace(width)]
         height = app.size.height - _FRAME_LINES - LEGEND_LINES - story
         key = (view.pool, view.incident if view.pool is None else None, view.range.text, view.option(ROWS))
         asked = _Asked(id(shown), key, span, (max(height, 1), width - MARGIN))
@@ -211,7 +212,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
             return
         width = self.app.size.width
         alone = self.app.size.height - _FRAME_LINES if self.alone == "page-story" else None
-        size = (width, alone or STORY_LINES[width >= 140])
+        size = (width, alone or STORY_LINES[is_workspace(width)])
         lines = story_lines(picture.shown, picture.drawn, *story, picture.reads, size, self.palette)
         self.query_one("#page-story", Canvas).show(lines)
 

@@ -22,6 +22,7 @@ from console.core.printable import printable
 from console.core.trouble import trouble_of
 from console.core.view import View
 from console.tui.app_base import Refused
+from console.tui.layout import BREAKPOINTS
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line
 from console.tui.notices import Notice
@@ -50,7 +51,7 @@ class DeskScreen(PaneZoom):
     PLACE: ClassVar[Place]
     _is_composed = False
     _focused_before: Widget | None = None
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]  # noqa: RUF012 Textual declares it on instances
+    HORIZONTAL_BREAKPOINTS = BREAKPOINTS
 
     @property
     def console_app(self) -> ConsoleApp:
