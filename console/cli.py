@@ -65,7 +65,11 @@ _CACHE = click.option(
 )
 @click.option("--replay", is_flag=True, help="Play the record from its beginning.")
 @click.option("--theme", type=click.Choice(THEMES), help="Colours; NO_COLOR in the environment takes them all away.")
-@click.option("--write", is_flag=True, help="Let the Runs screen run runbooks; without it the console only reads.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Acknowledge, silence, note, and run runbooks; never touches the ledger. Without it the console only reads.",
+)
 @click.option(
     "--engine-file", type=click.Path(path_type=Path), help="engine.json of the engine that runbooks are run against."
 )
@@ -75,6 +79,11 @@ _CACHE = click.option(
     help="Where runbooks keep their runs [default: as `runbook` has it].",
 )
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, so that text can be selected.")
+@click.option(
+    "--refresh", metavar="LENGTH", help="Look at the ledger as often as that: 2s, 1m; without it every second."
+)
+@click.option("--no-bell", is_flag=True, help="No bell, title or notice of the terminal when an incident opens.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Signs in ASCII, as a locale without UTF-8 has them anyway.")
 @click.option("--plain", is_flag=True, help="Print the view as lines of plain words instead of screens.")
 @click.pass_context
 def cli(
@@ -91,18 +100,23 @@ def cli(
     engine_file: Path | None,
     state_dir: Path | None,
     no_mouse: bool,
+    refresh: str | None,
+    no_bell: bool,
+    ascii_only: bool,
     plain: bool,
 ) -> None:
     """The console for the person on call: which responses read pages that were not theirs, and how one knows.
 
-    Without a command it opens in the terminal. It only reads, unless --write lets it run runbooks.
+    Without a command it opens in the terminal. It only reads, unless --write lets you say things of incidents and run runbooks.
     """
     if context.invoked_subcommand is not None:
         if (
             ledgers
-            or any(given is not None for given in (incident, link, saved, theme, engine_file, state_dir))
+            or any(given is not None for given in (incident, link, saved, theme, engine_file, state_dir, refresh))
             or plain
             or no_mouse
+            or no_bell
+            or ascii_only
             or replay
             or write
         ):
@@ -124,7 +138,10 @@ def cli(
     from console.tui.app_base import Surroundings
     from runbooks.store import default_state_dir
 
-    around = replace(Surroundings.of_user(), runs=RunSetting(state_dir or default_state_dir(), write, engine_file))
+    around = replace(
+        Surroundings.of_user(), runs=RunSetting(state_dir or default_state_dir(), write, engine_file),
+        refresh_s=_refresh(refresh), mouse=not no_mouse, bell=not no_bell, ascii=ascii_only,
+    )  # fmt: skip
     ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay).run(mouse=not no_mouse)
 
 
@@ -269,6 +286,17 @@ def _view(link: str | None, incident: str | None, saved: str | None, plain: bool
         there = ", ".join(sorted(views.views)) or "none"
         raise Usage(f"no saved view {saved!r}: {views.faults.get(saved, f'there are: {there}')}")
     return views.views[saved]
+
+
+def _refresh(text: str | None) -> int:
+    """Seconds between two looks."""
+    from console.core.looks import refresh_s
+    from console.core.time_range import BadRange
+
+    try:
+        return 1 if text is None else refresh_s(text)
+    except BadRange as error:
+        raise Usage(f"--refresh: {error}") from error
 
 
 def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> None:

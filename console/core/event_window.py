@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from console.core.events import PAGE, EventKey, EventPage, key_at
+from console.core.events import PAGE, EventKey, EventPage, key_at, keys_of
 from console.core.filter_language import Filter
 from console.core.filter_rows import filter_rows
 from console.core.snapshot import Snapshot
@@ -51,9 +52,14 @@ class EventWindow:
         """Whether nothing of the range comes after it."""
         return self.later is None
 
+    @cached_property
+    def keys(self) -> tuple[EventKey, ...]:
+        """The places of its rows."""
+        return keys_of(self.rows)
+
     def place_of(self, key: EventKey) -> int | None:
         """At which row an event stands; None = it is not among them."""
-        return next((i for i in range(len(self.rows)) if key_at(self.rows, i) == key), None)
+        return self.keys.index(key) if key in self.keys else None
 
 
 class EventWindows:

@@ -246,8 +246,13 @@ class Events:
 
 def key_at(rows: pa.Table, at: int) -> EventKey:
     """The key of one of the rows."""
-    t = rows["t"].cast(pa.int64())[at].as_py()
-    return EventKey(t, rows["worker"][at].as_py(), rows["epoch"][at].as_py(), rows["seq"][at].as_py())
+    return keys_of(rows.slice(at, 1))[0]
+
+
+def keys_of(rows: pa.Table) -> tuple[EventKey, ...]:
+    """The keys of all of them."""
+    columns = (rows["t"].cast(pa.int64()), rows["worker"], rows["epoch"], rows["seq"])
+    return tuple(EventKey(*key) for key in zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def _picked_of(name: str, table: pa.Table) -> pa.Table:

@@ -5,7 +5,9 @@ Invariant: a length with few requests is said to be so; speed alone accuses nobo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,8 +23,8 @@ FEW = 20
 class Length:
     """Requests with [bucket_tokens, 2 x bucket_tokens) tokens that were not cached. Times in ms.
 
-    `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that have requests. `stats`: of all of
-    them, ms.
+    `band_ms`: p10 and p90 of the baseline. `starts_us`, `p5`, `p50`, `p95`, `counts` [n]: over time, only stretches that
+    have requests. `stats`: of all of them, ms.
     """
 
     bucket_tokens: int
@@ -34,6 +36,7 @@ class Length:
     below_floor: int
     suspicious: bool
     fastest: tuple[str, ...]
+    band_ms: tuple[float, float] | None = None
     starts_us: tuple[int, ...] = ()
     p5: tuple[float, ...] = ()
     p50: tuple[float, ...] = ()
@@ -89,6 +92,11 @@ def bucket_fault(figure: LatencyFigure, bucket: str | None) -> str:
     return f"no request has a length that begins with {printable(bucket)} tokens; these are there: {', '.join(there)}"
 
 
+def _band(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = row["baseline_p10_ms"], row["baseline_p90_ms"]
+    return None if low is None or high is None else (low, high)
+
+
 def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
     """From the rows of the queries `fast-prefill` and `prefill-times`."""
     series: dict[int, list[dict[str, float]]] = {}
@@ -102,7 +110,8 @@ def latency_figure(compared: pa.Table, over_time: pa.Table) -> LatencyFigure:
                 bucket_tokens=row["bucket_tokens"], requests=row["requests"],
                 floor_ms=row["floor_ms"], baseline_p5_ms=row["baseline_p5_ms"],
                 p5_ms=row["p5_ms"], p50_ms=row["p50_ms"], below_floor=row["below_floor"], suspicious=row["suspicious"] == "yes",
-                fastest=tuple(row["fastest"] or ()), starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
+                fastest=tuple(row["fastest"] or ()), band_ms=_band(row),
+                starts_us=tuple(int(t["t"]) for t in times), p5=tuple(t["p5_ms"] for t in times),
                 p50=tuple(t["p50_ms"] for t in times), p95=tuple(t["p95_ms"] for t in times),
                 counts=tuple(int(t["requests"]) for t in times),
                 stats=Stats(row["requests"], row["p5_ms"], row["p50_ms"], row["p95_ms"], row["mean_ms"], total=row["sum_ms"]),

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from console.core.time_range import BadRange, length_us
+
 OVERDUE_S = 15.0
 """How long a look may take before what is shown counts as stale. Readings take longer; looks at the streams go on beside them."""
+
+MOST_REFRESH_S = 3600
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,16 @@ class LastLook:
 
     age_s: float
     is_overdue: bool
+
+
+def refresh_s(text: str) -> int:
+    """Seconds between two looks, from a length such as 2s or 1m. Raises BadRange."""
+    seconds = length_us(text.strip()) // 1_000_000
+    if not 1 <= seconds <= MOST_REFRESH_S:
+        raise BadRange(
+            f"the ledger is looked at every second at most and once in {MOST_REFRESH_S} s at least; write 2s or 1m"
+        )
+    return seconds
 
 
 class Looks:

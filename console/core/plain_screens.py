@@ -64,7 +64,8 @@ def plain_held(known: Rollup, at: Looking) -> Iterator[str]:
         late = ", overdue" if row["overdue"] == "yes" else ""
         yield (
             f"holder {printable(row['rid'])}, tenant {printable(row['tenant'])}, {counted(row['pages'], 'page')}, "
-            f"for {duration(round(row['age_s'] * 1e6))}, {printable(row['why'])}, deadline {moment(row['deadline'])}{late}"
+            f"for {duration(round(row['age_s'] * 1e6))}, {printable(row['why'])}, deadline {moment(row['deadline'])}{late}, "
+            f"peer {printable(row['peer'])}, drain ack {row['ack'] or 'unknown'}"
         )
 
 

@@ -20,6 +20,7 @@ from console.core.live_edge import Looked, edge_of
 from console.core.looks import Looks
 from console.core.rollup import Rollup
 from console.core.rollup_store import RollupStore, ledger_marks
+from console.core.settled_heap import settle
 from console.core.snapshot import Snapshot
 from engine.ledger.errors import LedgerError
 from engine.ledger.follow import StreamFollower
@@ -93,6 +94,7 @@ class LedgerSource:
             if self.store is not None:
                 self.store.keep(rollup, marks)
             self._last = snapshot
+            settle(rollup.rows)
         except LedgerError as error:
             self._last = Failure(
                 str(error), "check --ledger; this view goes on by itself when the ledger can be read", at

@@ -31,6 +31,7 @@ from console.core.triage import TriageError
 from console.core.view import Mode, View
 from console.core.view_link import absolute, to_command, to_link
 from console.tui.app_base import REFUSALS, Refused, Surroundings
+from console.tui.ascii_glyphs import asks_ascii
 from console.tui.find_command import Actions
 from console.tui.help_screen import HelpScreen
 from console.tui.incident_screen import IncidentScreen
@@ -40,14 +41,14 @@ from console.tui.prompt_actions import PromptActions
 from console.tui.screen_base import DeskScreen
 from console.tui.screens import SCREENS
 from console.tui.table_actions import EXPORT
+from console.tui.terminal_actions import AsciiFilter, TerminalActions
 from console.tui.time_actions import PAST, REPLAY_SECONDS, TimeActions
 
-POLL_SECONDS = 1.0
 REST_FACTOR = 4
 """A reading that computes for T seconds is followed by REST_FACTOR x T seconds of rest: a fifth of a core at most."""
 
 
-class ConsoleApp(PromptActions, TimeActions, KeptActions):
+class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
     """KV Witness in a terminal."""
 
     CSS_PATH = "console.tcss"
@@ -98,14 +99,17 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
         self.listen()
         self.push_screen(self.desk.view.place.value)
         self.look()
-        self.set_interval(POLL_SECONDS, self.look)
+        self.keep_title()
+        self.look_again_and_again()
         self.set_interval(REPLAY_SECONDS, self.tick)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Under NO_COLOR no colour is written at all, not even the greys that Textual would make of them."""
+        plain = self.around.ascii or asks_ascii(self.around.environment)
+        signs: list[LineFilter] = [AsciiFilter()] if plain else []
         if self.around.environment.get("NO_COLOR"):
-            return (NoColor(),)
-        return [each for each in super().get_line_filters() if not isinstance(each, Monochrome)]
+            return [NoColor(), *signs]
+        return [*(each for each in super().get_line_filters() if not isinstance(each, Monochrome)), *signs]
 
     def look(self) -> None:
         """Read the ledger if it has changed, unless a reading is going on or has just cost much."""
@@ -155,6 +159,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
             self.desk = self.desk.offer_edge(*beyond)
         if isinstance(reading, Snapshot):
             self._end_silences(reading)
+            self.tell_opened(reading)
             problem = reading.first_problem
             if problem is not None:
                 self.say_once(
@@ -184,9 +189,10 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions):
             self.open_incident(wanted or "", rid, keep_range=keep_range)
 
     def _end_silences(self, reading: Snapshot) -> None:
-        """End what is over, and hear what others have said since."""
+        """End what is over, where that may be written, and hear what others have said since."""
         try:
-            self.book().end_silences(reading.incidents)
+            if self.around.may_write:
+                self.book().end_silences(reading.incidents)
         except (TriageError, OSError) as error:
             self.say_once(str(error))
             return

@@ -45,7 +45,11 @@ REFUSALS = (Refused, CommandError, FilterError, BadRange, TriageError, SavedView
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the console keeps and writes things, and for whom. `exports`: the directory that files are exported to."""
+    """Where the console keeps and writes things, and for whom. `exports`: the directory that files are exported to.
+
+    Of the terminal: how often the ledger is looked at, whether the mouse is taken, whether what opens rings, whether signs
+    are ASCII although the locale does not ask for it.
+    """
 
     state: Path
     views: Path
@@ -53,6 +57,15 @@ class Surroundings:
     who: str
     environment: Mapping[str, str] = field(default_factory=dict)
     runs: RunSetting = field(default_factory=RunSetting)
+    refresh_s: int = 1
+    mouse: bool = True
+    bell: bool = True
+    ascii: bool = False
+
+    @property
+    def may_write(self) -> bool:
+        """Whether anything may be said of incidents and any runbook be run from here."""
+        return self.runs.may_start
 
     @classmethod
     def of_user(cls) -> Surroundings:

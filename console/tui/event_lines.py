@@ -6,13 +6,14 @@ Invariant: a row's key names the event's place in the record, and nothing of the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from rich.text import Text
 
 from console.core.event_window import EventWindow
-from console.core.events import EventKey, key_at
+from console.core.events import EventKey
 from console.core.marks import VERDICT_MARKS
 from console.core.owners import Owners
 from console.core.printable import NOTHING, printable, shorten
@@ -61,8 +62,8 @@ def event_table(window: EventWindow, owners: Owners, width: int, palette: Palett
         Column("SAYS", 16, lambda r: printable(r["says"] or ""), flexible=True),
     ]
     fitted = fit(columns, width - len(CURSOR) - 1)  # the last is the scroll bar's
-    rows = rows_of(window.rows)
-    lines = [Line(key_text(key_at(window.rows, i)), row_text(fitted, row)) for i, row in enumerate(rows)]
+    rows = zip(window.keys, rows_of(window.rows), strict=True)
+    lines = [Line(key_text(key), partial(row_text, fitted, row)) for key, row in rows]
     titles = Text(" " * len(CURSOR), style=palette.quiet, end="").append_text(heading(fitted))
     return titles, lines
 

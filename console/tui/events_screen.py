@@ -17,7 +17,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from console.core.event_window import EventWindow, EventWindows, Looked, words_of
-from console.core.events import EventKey, key_at
+from console.core.events import EventKey
 from console.core.filter_language import parse_filter
 from console.core.places import Place
 from console.core.snapshot import Snapshot
@@ -146,7 +146,7 @@ class EventsScreen(BackgroundScreen):
                 window = windows.last(looked)
                 return _Found(shown, windows, looked, window, _edge(window, -1))
             window = windows.around(place, looked)
-            later = next((key for key in _keys(window) if key >= place), _edge(window, -1))
+            later = next((key for key in window.keys if key >= place), _edge(window, -1))
             return _Found(shown, windows, looked, window, later)
 
         self.compute("events", find, self._take)
@@ -241,9 +241,5 @@ class EventsScreen(BackgroundScreen):
             self.console_app.attempt("response", rid)
 
 
-def _keys(window: EventWindow) -> list[EventKey]:
-    return [key_at(window.rows, i) for i in range(len(window.rows))]
-
-
 def _edge(window: EventWindow, at: int) -> EventKey | None:
-    return key_at(window.rows, at % len(window.rows)) if len(window.rows) else None
+    return window.keys[at] if window.keys else None

@@ -6,6 +6,7 @@ Invariant: a forecast stands right of `now` and is drawn with other characters t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rich.text import Text
 
@@ -31,16 +32,17 @@ MOST_ROWS = 200
 
 def pool_lines(figures: Sequence[HeldFigure], palette: Palette) -> list[Line]:
     """One pool a line: what is held, of how many, and when it would be full."""
-    lines = []
-    for f in figures:
-        held = f.held or 0.0
-        share = "  – " if f.share is None else f"{f.share:>4.0%}"
-        of = "?" if f.limit is None else f"{f.limit:,}"
-        pool = shorten(printable(f"{f.worker}/{f.pool}"), 24)
-        text = Text(f"{pool:<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
-        full = f.forecast.full_in_s[0] is not None
-        lines.append(Line(f.name, text.append(f.forecast.words, style=palette.strong if full else palette.quiet)))
-    return lines
+    return [Line(f.name, partial(_pool_text, f, palette)) for f in figures]
+
+
+def _pool_text(f: HeldFigure, palette: Palette) -> Text:
+    held = f.held or 0.0
+    share = "  – " if f.share is None else f"{f.share:>4.0%}"
+    of = "?" if f.limit is None else f"{f.limit:,}"
+    pool = shorten(printable(f"{f.worker}/{f.pool}"), 24)
+    text = Text(f"{pool:<24} {held:>9,.0f} of {of:>9} {share}  ", end="")
+    full = f.forecast.full_in_s[0] is not None
+    return text.append(f.forecast.words, style=palette.strong if full else palette.quiet)
 
 
 def chart_lines(
@@ -114,10 +116,12 @@ def holder_table(rows: Sequence[Row], width: int, palette: Palette) -> tuple[Tex
         Column("SINCE", 9, lambda r: clock(r["since"]), 4),
         Column("DEADLINE", 9, lambda r: clock(r["deadline"]), 1),
         Column("OVERDUE", 7, lambda r: Text("! yes" if r["overdue"] == "yes" else "no"), 0),
+        Column("PEER", 12, lambda r: shorten(printable(r["peer"]), 12), 3),
+        Column("DRAIN ACK", 11, lambda r: printable(r["ack"]) if r["ack"] else "unknown", 1),
         Column("POOL", 16, lambda r: shorten(printable(f"{r['worker']}/{r['pool']}"), 24), 5),
     ]
     fitted = fit(columns, width - 3)
-    lines = [Line(f"{r['rid']}|{r['since']}|{n}", row_text(fitted, r)) for n, r in enumerate(rows[:MOST_ROWS])]
+    lines = [Line(f"{r['rid']}|{r['since']}|{n}", partial(row_text, fitted, r)) for n, r in enumerate(rows[:MOST_ROWS])]
     if len(rows) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(rows):,}; / narrows them down, e exports all", end="")))
     return cut(Text("   ", end="", style=palette.quiet).append_text(heading(fitted)), width), lines

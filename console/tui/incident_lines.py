@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.text import Text
 
@@ -39,7 +40,7 @@ def incident_table(
         at = next(n for n, column in enumerate(columns) if column.title == "STATE") + 1
         columns.insert(at, Column("SAID BY", 14, lambda s: standing_short(s.standing, now_us), 4))
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(s.incident.id, row_text(fitted, s)) for s in stood[:MOST_ROWS]]
+    lines = [Line(s.incident.id, partial(row_text, fitted, s)) for s in stood[:MOST_ROWS]]
     if len(stood) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(stood):,}; / narrows them down", end="")))
     return _titles(heading(fitted), width, palette), lines
@@ -124,7 +125,7 @@ def reading_table(snapshot: Snapshot, incident: Incident, width: int, palette: P
         columns[0] = Column("RESPONSE", 14, columns[0].cell, flexible=True)
         columns.pop()
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(r.key, row_text(fitted, r)) for r in readings[:MOST_ROWS]]
+    lines = [Line(r.key, partial(row_text, fitted, r)) for r in readings[:MOST_ROWS]]
     if len(readings) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(readings):,} shown; forensics query has all", end="")))
     return _titles(heading(fitted), width, palette), lines

@@ -11,11 +11,16 @@ from console.tui.silences_screen import SilencesScreen
 
 
 class KeptActions(DeskApp):
-    """Seen, silenced, noted, saved."""
+    """Seen, silenced, noted, saved. Saved views are the user's own: they are kept without --write, too."""
 
-    def _chosen(self) -> Incident:
+    def _check_writer(self) -> None:
         if self.desk.view.replay is not None:
             raise Refused("this is a replay of what was: F goes back to what is, and there it can be said")
+        if not self.around.may_write:
+            raise Refused("this console only reads: open it with --write, and what is said of incidents is kept")
+
+    def _chosen(self) -> Incident:
+        self._check_writer()
         incident = self.desk.incident
         if incident is None:
             raise Refused("no incident is selected; 2 lists them")
@@ -35,9 +40,10 @@ class KeptActions(DeskApp):
 
     def do_unsilence(self, text: str = "") -> None:
         """End the silence of an incident before its time: of the one that is named, else of the selected one."""
+        self._check_writer()
         name, _, words = text.partition(" ")
         named = self.known.incident(name)
-        incident = self._chosen() if named is None or self.desk.view.replay is not None else named
+        incident = self._chosen() if named is None else named
         self.book().unsilence(incident, text if named is None else words)
         self._heard(f"the silence of {incident.id} is ended")
 

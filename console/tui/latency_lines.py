@@ -1,16 +1,18 @@
 """The Latency screen's lines: one per length of prompt, and the course of one.
 
-Invariant: a length with few requests says so where its change would stand.
+Invariant: a length with few requests says so where its change would stand; a course hides no line behind the band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from rich.text import Text
 
 from console.core.incidents import Incident
 from console.core.latency import FEW, Length
+from console.core.latency_axis import LatencyAxis, axis_of
 from console.core.printable import printable
 from console.core.times import clock
 from console.core.view import View
@@ -22,6 +24,8 @@ from console.tui.lines import cut
 from console.tui.palette import Palette
 
 _AXIS = 11
+BAND, FLOOR = "░", "┈"
+"""Behind the course of a length: p10 to p90 of its baseline, and the least that its tokens can take."""
 
 
 def _ms(value: float | None) -> str:
@@ -60,23 +64,45 @@ def _change(length: Length, palette: Palette) -> Text:
 def course_lines(
     length: Length, view: View, incidents: Iterable[Incident], palette: Palette, width: int, height: int
 ) -> list[Text]:
-    """p5 and p95 of one length over time, with the axis under them and where incidents were first seen; `height` rows."""
+    """p5 and p95 of one length over time, behind them the band of the baseline and the floor, with the axis under them and
+    where incidents were first seen; `height` rows.
+    """
     if not length.starts_us:
         return [Text(" no course: too few requests", end="", style=palette.quiet)]
     inner = max(width - _AXIS - 1, 10)
     first, last = length.starts_us[0], length.starts_us[-1]
     found = incident_line(incidents, first, last, inner, _AXIS, palette)
-    top, rows = max(*length.p95, length.baseline_p5_ms or 0.0, 1e-9), max(height - 1 - (found is not None), 2)
-    drawn = [braille(course(length.starts_us, values, inner * 2), rows, 0.0, top) for values in (length.p5, length.p95)]
+    across, rows = axis_of(length), max(height - 1 - (found is not None), 2)
+    parts = [[across.part(ms) for ms in values] for values in (length.p5, length.p95)]
+    drawn = [braille(course(length.starts_us, values, inner * 2), rows, 0.0, 1.0) for values in parts]
     merged = ["".join(_both(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(*drawn, strict=True)]
     lines = []
+    behind = _behind(length, across, rows)
     for row, line in enumerate(merged):
-        label = _ms(top * (rows - row) / rows) if row % 2 == 0 else ""
-        lines.append(Text(f"{label:>{_AXIS - 1}}│", end="", style=palette.quiet).append(line, style="default"))
+        label = _ms(across.at((rows - row) / rows)) if row % 2 == 0 else ""
+        text = Text(f"{label:>{_AXIS - 1}}│", end="", style=palette.quiet)
+        for is_line, group in groupby(line, lambda sign: sign != " "):
+            signs = "".join(group)
+            text.append(signs if is_line else behind[row] * len(signs), style="default" if is_line else palette.quiet)
+        lines.append(text)
     words = f"{clock(first):<{max(inner - 9, 9)}}{clock(last)}"[:inner].ljust(inner)
     words = pointed(words, first, last, points_of(view))
     axis = Text(" " * (_AXIS - 1) + "└" + words, end="", style=palette.quiet)
     return [*lines, axis, *([found] if found else [])]
+
+
+def _behind(length: Length, across: LatencyAxis, rows: int) -> list[str]:
+    """What stands in each row, the highest first, where no line is: the floor, the baseline's band, or nothing."""
+
+    def row_of(ms: float) -> int:
+        return rows - 1 - min(int(across.part(ms) * rows), rows - 1)
+
+    signs = [" "] * rows
+    if length.band_ms is not None:
+        low, high = (row_of(ms) for ms in length.band_ms)
+        signs[high : low + 1] = [BAND] * (low + 1 - high)
+    signs[row_of(length.floor_ms)] = FLOOR
+    return signs
 
 
 def _both(a: str, b: str) -> str:

@@ -12,12 +12,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.core.latency import Length, bucket_fault, latency_figure
+from console.core.latency_axis import axis_of
 from console.core.looking import incidents_left, left_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
 from console.tui.canvas import Canvas
-from console.tui.latency_lines import course_lines, length_table
+from console.tui.latency_lines import BAND, FLOOR, course_lines, length_table
 from console.tui.line_list import LineList
 from console.tui.lines import cut, rule
 from console.tui.notices import Notice, absence, nothing_left
@@ -90,7 +91,9 @@ class LatencyScreen(RangedScreen):
         height = max(app.size.height - 10 - int(listed.styles.height.value if listed.styles.height else 1), 4)
         if self.alone is not None:
             height = app.size.height - AROUND_COURSE
-        lines = [rule(f"{length.label} TOKENS: p5 below, p95 above", width, palette, of or "over time, UTC")]
+        log = ", log" if axis_of(length).is_log else ""
+        title = f"{length.label} TOKENS  p5 to p95, {BAND} base p10–p90, {FLOOR} floor{log}"
+        lines = [rule(title, width, palette, of or "over time, UTC")]
         lines += course_lines(length, app.desk.view, incidents_left(app.known, app.looking()), palette, width, height)
         words = f" {length.below_floor} of {length.requests:,} below the floor of {length.floor_ms:,.1f} ms"
         if length.fastest:

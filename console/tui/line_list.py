@@ -1,12 +1,14 @@
-"""A list of text lines with a cursor, drawn line by line: nothing is measured, nothing is mounted per row.
+"""A list of text lines with a cursor, drawn line by line: nothing is measured, nothing is mounted per row,
+and a text may be made only when its row comes in sight.
 
 Invariant: the cursor follows a key, never an index, so that it stays on its row when the list changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from rich.style import Style
@@ -25,10 +27,15 @@ CONTEXT = 2
 
 @dataclass(frozen=True)
 class Line:
-    """One row; a row without a key cannot be selected."""
+    """One row; a row without a key cannot be selected. `made`: its text, or what makes it when it comes in sight."""
 
     key: str | None
-    text: Text
+    made: Text | Callable[[], Text]
+
+    @cached_property
+    def text(self) -> Text:
+        """The text."""
+        return self.made() if callable(self.made) else self.made
 
 
 class LineList(ScrollView, can_focus=True):

@@ -28,15 +28,25 @@ _ALWAYS = 2
 
 
 def header(
-    desk: Desk, stood: Rollup | None, name: str, now_us: int, width: int, palette: Palette, *, writes: bool = False
+    desk: Desk,
+    stood: Rollup | None,
+    name: str,
+    now_us: int,
+    width: int,
+    palette: Palette,
+    *,
+    writes: bool = False,
+    refresh_s: int = 1,
 ) -> Text:
-    """Program, ledger, mode in words, time of the data in UTC, open incidents by severity, and RO, or OP where runs may be
-    started. `stood`: the desk's rollup, and how its incidents stand.
+    """Program, ledger, mode in words, time of the data in UTC, open incidents by severity, and RO, or OP where it may
+    be written. `stood`: the desk's rollup, and how its incidents stand; `refresh_s`: seconds between looks.
     """
     line = Text(" kvwitness  ", end="", no_wrap=True, style=palette.strong)
     line.append(shorten(printable(name), max(width - 62, 8)), style=palette.quiet)
     line.append("  ")
-    line.append(mode_words(desk, now_us), style="reverse bold" if desk.view.paused or desk.is_remembered else "bold")
+    line.append(
+        mode_words(desk, now_us, refresh_s), style="reverse bold" if desk.view.paused or desk.is_remembered else "bold"
+    )
     if stood is not None:
         line.append(f"  {clock(stood.data_us)}  ")
         is_open = open_by_severity(stood)
@@ -62,7 +72,7 @@ def tab_line(tabs: Sequence[Place], here: Place, width: int, palette: Palette) -
     return cut(line, width)
 
 
-def mode_words(desk: Desk, now_us: int) -> str:
+def mode_words(desk: Desk, now_us: int, refresh_s: int = 1) -> str:
     """LIVE, PAUSED, FINISHED, in words, with the age where the view stands still."""
     if desk.remembered is not None and desk.is_remembered:
         return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
@@ -77,7 +87,7 @@ def mode_words(desk: Desk, now_us: int) -> str:
         return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
         return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer_rows else "")
-    live = f"LIVE, judged −{age(desk.unjudged_us)}" if desk.unjudged_us else "LIVE 1s"
+    live = f"LIVE, judged −{age(desk.unjudged_us)}" if desk.unjudged_us else f"LIVE {refresh_s}s"
     return {Mode.LIVE: live, Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
 
 

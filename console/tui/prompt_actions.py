@@ -6,6 +6,7 @@ Invariant: what cannot be read is asked for again, as it was typed, with the rea
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from console.core import commands, filter_completion
@@ -25,7 +26,8 @@ class PromptActions(TableActions):
 
     def __init__(self, source: LedgerSource, view: View, around: Surroundings) -> None:
         super().__init__(source, view, around)
-        self._history: dict[str, list[str]] = {":": [], "/": []}
+        self._history: dict[str, list[str]] = defaultdict(list)
+        """What was typed: commands under `:`, filters under their screen."""
 
     @property
     @abstractmethod
@@ -63,12 +65,14 @@ class PromptActions(TableActions):
         def complete(begun: str) -> tuple[str, ...]:
             return filter_completion.completions(begun, sheet)
 
-        self.push_screen(PromptScreen(Ask("/", text, complete, self._history["/"], fault, at)), self._filtered)
+        self.push_screen(
+            PromptScreen(Ask("/", text, complete, self._history[self.desk.view.place], fault, at)), self._filtered
+        )
 
     def _filtered(self, text: str | None) -> None:
         if text is None:
             return
-        self._history["/"].append(text)
+        self._history[self.desk.view.place].append(text)
         try:
             self.do_filter(text)
         except FilterError as error:
@@ -91,5 +95,5 @@ class PromptActions(TableActions):
             "tenant": known.head["tenants"] if known else (),
             "sort": self.sort_columns() if known else (),
             "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": self.ledgers,
-            "range": ("all", "now-15m", "-6h"), "silence": ("30m ", "2h ", "1d "),
+            "range": ("all", "now-15m", "-6h"), "refresh": ("1s", "2s", "10s", "1m"), "silence": ("30m ", "2h ", "1d "),
         }  # fmt: skip

@@ -120,8 +120,9 @@ class DeskScreen(PaneZoom):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
         above = header(
-            app.desk, app.seen, app.ledger_name, app.now_us(), width, palette, writes=app.around.runs.may_start
-        )
+            app.desk, app.seen, app.ledger_name, app.now_us(), width, palette,
+            writes=app.around.may_write, refresh_s=app.refresh_s,
+        )  # fmt: skip
         self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
         self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())

@@ -1,4 +1,4 @@
-"""Prefill times as small multiples: one panel for each length of prompt, p5 against its baseline and its floor.
+"""Prefill times as small multiples: one panel for each length of prompt, p5 against the band of its baseline and its floor.
 
 Invariant: all panels share the axis of time; a length with few requests is drawn pale and says so.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.core.latency import LatencyFigure, Length
+from console.core.latency_axis import axis_of
 from console.web.figure_style import STYLES, Figure, Style, axis, date, layout, time_axis
 
 COLUMNS, MOST_PANELS = 3, 18
@@ -27,7 +28,8 @@ def latency_chart(figure: LatencyFigure, span: tuple[int | None, int | None], th
         left, right, bottom, top = _cell(place, rows)
         across = time_axis(style, *span, domain=[left, right], anchor=f"y{number}")
         axes[f"xaxis{number}"] = across | {"title": {"text": ""}} | ({"matches": "x"} if place else {})
-        axes[f"yaxis{number}"] = axis(style, "ms", type="log", domain=[bottom, top], anchor=f"x{number}")
+        kind = {"type": "log"} if axis_of(length).is_log else {"rangemode": "tozero"}
+        axes[f"yaxis{number}"] = axis(style, "ms", **kind, domain=[bottom, top], anchor=f"x{number}")
         data += _panel(length, number, is_first=place == 0, style=style)
         few = ", too few to tell" if length.few else ""
         words = f"<b>{length.label} tokens</b>, n={length.requests:,}{few}"
@@ -47,6 +49,12 @@ def _cell(place: int, rows: int) -> tuple[float, float, float, float]:
     height = (1 - gap * (rows - 1)) / rows
     left, top = column * (width + _GAP_X), 1 - row * (height + gap)
     return left, min(left + width, 1.0), max(top - height, 0.0), top
+
+
+def _pale(colour: str) -> str:
+    """A colour through which lines are seen."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.2)"
 
 
 def _panel(length: Length, number: str, *, is_first: bool, style: Style) -> list[dict[str, Any]]:
@@ -78,6 +86,13 @@ def _panel(length: Length, number: str, *, is_first: bool, style: Style) -> list
                 "line": line,
             }
         )
+    if length.band_ms is not None and times:
+        low, high = length.band_ms
+        lines.append(
+            {**common, "mode": "lines", "name": "baseline p10 to p90", "legendgroup": "band", "fill": "toself",
+             "x": [times[0], times[-1], times[-1], times[0]], "y": [low, low, high, high], "line": {"width": 0},
+             "fillcolor": _pale(style.theme.quiet), "hoveron": "points"}
+        )  # fmt: skip
     below = [(t, p5) for t, p5 in zip(times, length.p5, strict=True) if p5 < length.floor_ms]
     marker = {"symbol": "diamond", "size": 10, "color": _BELOW}
     lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,11 @@ def app_of(
         source(path), view or View(place=Place.INCIDENTS), around=around(kept, environment), theme=theme,
         others=[source(other) for other in others],
     )  # fmt: skip
+
+
+def may_write(app: ConsoleApp) -> None:
+    """As if it had been opened with --write."""
+    app.around = replace(app.around, runs=replace(app.around.runs, may_start=True))
 
 
 def place_of(state: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Scene | None]:

@@ -4,7 +4,7 @@ import csv
 from dataclasses import replace
 
 import pytest
-from pilots import around, opened, toasts, until
+from pilots import around, may_write, opened, toasts, until
 from test_tui_pages import drawn
 
 from console.core.actions import actions_of
@@ -95,6 +95,7 @@ async def test_an_open_incident_exports_its_responses_and_a_report(app, tmp_path
     incident = finished.incidents[0]
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
         await opened(pilot, app)
+        may_write(app)
         app.do_note("paged | <b>dec-3</b>")
         app.open_incident(incident.id)
         await until(pilot, lambda: isinstance(app.screen, IncidentScreen) and app.screen.is_attached, "the incident")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pilots import app_of, opened, typed, until
+from pilots import app_of, may_write, opened, toasts, typed, until
 from text_snapshot import screen_lines, screen_text
 
 from console.core.palettes import THEMES
@@ -159,6 +159,11 @@ async def test_a_range_holds_on_all_screens(open_app, finished):
 
 async def test_acks_notes_and_refused_silences_are_kept_beside_the_ledger(open_app, tmp_path):
     app, pilot = open_app
+    for action, text in (("ack", ""), ("silence", "2h"), ("note", "seen"), ("unsilence", "")):
+        app.attempt(action, text)
+    await until(pilot, lambda: toasts(app).count("this console only reads") == 4, "the refusals")
+    assert (app.said, list(tmp_path.rglob("*.jsonl"))) == ((), [])
+    may_write(app)
     await pilot.press("a")
     await until(pilot, lambda: len(app.said) == 1, "the ack")
     assert " ack" in words(app)

@@ -7,7 +7,7 @@ from datetime import date
 import httpx
 import pytest
 from click.testing import CliRunner
-from pilots import NOW_US, app_of, opened, toasts, until
+from pilots import NOW_US, app_of, may_write, opened, toasts, until
 from test_as_it_was import stand
 from text_snapshot import screen_text
 
@@ -81,6 +81,7 @@ async def test_notes_are_read_on_the_incident_screen_and_the_list_says_who(size,
     app = app_of(here, tmp_path)
     async with app.run_test(size=size) as pilot:
         await opened(pilot, app)
+        may_write(app)
         app.do_note("alert KvForeignReads firing: two tenants")
         await pilot.press("a")
         await pilot.pause()
@@ -103,6 +104,7 @@ async def test_a_replay_shows_what_was_said_by_then(here, tmp_path, finished):
     app = app_of(here, tmp_path, view=View(place=Place.OVERVIEW))
     async with app.run_test(size=(160, 48)) as pilot:
         await opened(pilot, app)
+        may_write(app)
         for incident in app.known.incidents:
             app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident.id))
             app.do_ack()
@@ -160,6 +162,7 @@ async def test_silences_are_listed_and_ended_in_the_terminal(live_scene, tmp_pat
     async with app.run_test(size=(120, 30)) as pilot:
         await opened(pilot, app)
         first, second = app.known.incidents
+        may_write(app)
         for incident, length in ((first, "2h known\x07 fault"), (second, "10m")):
             app.desk = replace(app.desk, view=replace(app.desk.view, incident=incident.id))
             app.do_silence(length)

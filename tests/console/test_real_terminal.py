@@ -97,11 +97,14 @@ def test_without_colours_it_starts_and_draws_whatever_theme_is_asked_for(termina
     assert console.quit() == 0
 
 
-@pytest.mark.parametrize(("theme", "options"), [("dark", ()), ("ansi", ("--no-mouse",))])
+@pytest.mark.parametrize(("theme", "options"), [("dark", ()), ("ansi", ("--no-mouse", "--ascii", "--no-bell"))])
 def test_with_colours_it_has_some_and_the_mouse_unless_it_may_not(terminal, theme, options):
     console = terminal({}, "--theme", theme, *options)
     console.until(b"FINISHED")
     console.until(b"OPEN INCIDENTS")
     assert COLOUR.search(console.seen)
     assert (b"\x1b[?1000h" in console.seen) is not bool(options)
+    assert (b" open, incident-ledger, kvwitness\x07" in console.seen) is not bool(options)
+    assert console.seen.isascii() is bool(options)
     assert console.quit() == 0
+    assert (b"\x1b[23;0t" in console.seen) is not bool(options)  # the title that was there before is back

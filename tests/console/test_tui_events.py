@@ -12,11 +12,13 @@ from console.core.event_window import MOST_ROWS
 from console.core.places import Place
 from console.core.source import LedgerSource
 from console.core.view import View
+from console.tui import event_lines
 from console.tui.app import ConsoleApp
 from console.tui.event_lines import key_of_text
 from console.tui.incident_screen import IncidentScreen
 from console.tui.line_list import LineList
 
+STORM = Path(__file__).parents[2] / "sample_logs" / "abort-storm" / "ledger"
 EVENTS = View(place=Place.EVENTS)
 
 
@@ -161,3 +163,18 @@ async def test_an_event_points_all_screens_at_its_moment(here, tmp_path):
         await pilot.press("k")
         await pilot.pause()
         assert app.desk.view.cursor_us == int(rows_of(app).cursor_key.split("|")[0])
+
+
+async def test_rows_are_made_as_they_come_in_sight(tmp_path, monkeypatch):
+    made, make = [], event_lines.row_text
+    monkeypatch.setattr(event_lines, "row_text", lambda fitted, row: made.append(row["seq"]) or make(fitted, row))
+    app = app_of(STORM, tmp_path, view=EVENTS)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, app)
+        await ordered(pilot, app)
+        height = rows_of(app).size.height
+        assert len(app.screen._lines) == MOST_ROWS > 4 * height
+        assert 0 < len(made) <= 2 * height
+        seen = len(made)
+        await pilot.press("k")
+        assert len(made) <= seen + 1

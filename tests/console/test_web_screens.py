@@ -187,6 +187,9 @@ async def test_latency_has_a_panel_for_every_length(storm):
         assert "too few to tell" in figure["layout"]["annotations"][0]["text"]
         assert [trace["name"] for trace in figure["data"][:5]] == ["p5", "p50", "p95", "baseline p5", "floor"]
         assert figure["layout"]["yaxis6"]["type"] == "log"
+        bands = {trace["yaxis"]: trace["y"] for trace in figure["data"] if trace["name"] == "baseline p10 to p90"}
+        assert bands
+        assert all(low == also <= high for low, also, high, _ in bands.values())
         ranged = (await client.get("/api/charts/latency?from=2026-09-14T09:01:00Z&to=2026-09-14T09:02:00Z")).json()
         assert ranged["layout"]["xaxis"]["range"] == ["2026-09-14 09:01:00.000000", "2026-09-14 09:02:00.000000"]
 
