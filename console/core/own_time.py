@@ -24,6 +24,11 @@ def own_range(incident_id: str) -> TimeRange:
     return TimeRange(around=f"{incident_id}±{DEFAULT_MARGIN}")
 
 
+def has_range(view: View) -> bool:
+    """Whether the view of an incident says at which time it is to be seen."""
+    return view.range != ALL or view.back is not None
+
+
 def at_own_time(view: View, spans: Spans) -> View:
     """The view of an incident at its own time; as it is where that is not known, or in a replay."""
     span = None if view.incident is None or view.replay is not None else spans(view.incident)
@@ -35,7 +40,7 @@ def at_own_time(view: View, spans: Spans) -> View:
 
 def opened_by_address(view: View, spans: Spans) -> View:
     """The view of an address: that of an incident which says nothing of a range is at the incident's own time."""
-    if view.place is not Place.INCIDENT or view.range != ALL or view.back is not None:
+    if view.place is not Place.INCIDENT or has_range(view):
         return view
     return at_own_time(view, spans).on(Cue.OPEN)
 

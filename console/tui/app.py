@@ -21,12 +21,13 @@ from console.core.desk import Desk
 from console.core.filter_language import FilterError
 from console.core.ledger_names import ledger_names
 from console.core.live_edge import Looked
+from console.core.nearest import Nearest
+from console.core.own_time import has_range
 from console.core.palettes import THEMES, theme_for
 from console.core.places import TABS, Place
 from console.core.printable import printable
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
-from console.core.time_range import ALL
 from console.core.triage import TriageError
 from console.core.view import Mode, View
 from console.core.view_link import absolute, to_command, to_link
@@ -68,7 +69,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
         replay: bool = False,
     ) -> None:
         view = view or View()
-        self._wanted = (view.incident, view.rid, _has_range(view)) if view.place is Place.INCIDENT else None
+        self._wanted = (view.incident, view.rid, has_range(view)) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
         around = around or Surroundings.of_user()
         super().__init__(source, replace(view, place=place, incident=None if self._wanted else view.incident), around)
@@ -204,6 +205,10 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
             if isinstance(top, DeskScreen):
                 top.draw()
 
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where the screen that is seen has nothing in it."""
+        return self.screen.nearest() if isinstance(self.screen, DeskScreen) else None
+
     def pointed_us(self) -> int | None:
         """The moment under the cursor of the screen that is seen."""
         return self.screen.pointed_us() if isinstance(self.screen, DeskScreen) else self.desk.view.cursor_us
@@ -230,7 +235,7 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
         """Go to where a view looks."""
         if view.place is Place.INCIDENT and view.incident:
             self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
-            self.do_incident(view.incident, view.rid, keep_range=_has_range(view))
+            self.do_incident(view.incident, view.rid, keep_range=has_range(view))
             return
         self.go(view.place)
         mode = self.desk.mode if view.mode is Mode.LIVE else view.mode
@@ -389,8 +394,3 @@ class ConsoleApp(PromptActions, TimeActions, KeptActions, TerminalActions):
     def do_quit(self) -> None:
         """Leave."""
         self.exit()
-
-
-def _has_range(view: View) -> bool:
-    """Whether the view of an incident says at which time it is to be seen."""
-    return view.range != ALL or view.back is not None

@@ -16,6 +16,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from console.core.nearest import Nearest, nearest_to
 from console.core.page_map import Area, PageMap, mark_counts, page_map, whole_area
 from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
 from console.core.page_tables import allocations_of, marks_of
@@ -134,6 +135,13 @@ class PagesScreen(OwnTables, BackgroundScreen):
         self.tell(told)
         if told is None:
             self._draw_map(width)
+
+    def nearest(self) -> Nearest | None:
+        """Where the pool begins or ends, as far as the picture knows: asking for its lives takes longer than a key may."""
+        if self._picture is None:
+            return None
+        whole = self._picture.whole
+        return nearest_to(self.console_app.looking().span, (np.array([whole.start_us]), np.array([whole.end_us])))
 
     def _nothing(self) -> Notice | None:
         near = self.nearest_words()

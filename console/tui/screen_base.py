@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from console.core.actions import BY_ID, actions_of, hints_of
 from console.core.looking import left_of
+from console.core.nearest import Nearest, nearest_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.trouble import trouble_of
@@ -192,9 +193,15 @@ class DeskScreen(PaneZoom):
             app.change(replace(app.desk.view, mark_us=None))
         return had
 
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what this screen draws lies in it."""
+        app = self.console_app
+        known = app.desk.rollup
+        return None if known is None else nearest_of(self.PLACE, known, app.desk.shown, app.looking())
+
     def nearest_words(self, earlier: str = "[", later: str = "]") -> str:
         """What lies nearest to a range in which this screen has nothing, and the keys that go there; else nothing."""
-        near = self.console_app.nearest()
+        near = self.nearest()
         return "" if near is None else near.words(earlier, later)
 
     def pointed_us(self) -> int | None:

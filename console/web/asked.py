@@ -112,7 +112,7 @@ class Asked:
         view = replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
         return view if self.rollup is None else at_own_time(view, self.rollup.span)
 
-    @property
+    @cached_property
     def nearest(self) -> Nearest | None:
         """What lies nearest to the range, where nothing of what the screen draws lies in it."""
         shown = None if self.kept is None else self.kept.snapshot
