@@ -15,6 +15,7 @@ from console.core.overview import stood_of
 from console.core.places import Place
 from console.tui.fixed import Fixed
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
+from console.tui.layout import has_detail, is_workspace
 from console.tui.line_list import LineList
 from console.tui.lines import counts_line, rule
 from console.tui.notices import nothing_left, notice
@@ -57,7 +58,8 @@ class IncidentsScreen(DeskScreen):
         titles, lines = incident_table(known, stood, app.moment_us(), width, palette)
         self.query_one("#titles", Fixed).update(titles)
         incidents = self.query_one("#incidents", LineList)
-        incidents.show(lines or nothing_left(left, palette), desk.view.incident)
+        near = "" if lines else self.nearest_words("z", "z")
+        incidents.show(lines or nothing_left(left, palette, near), desk.view.incident)
         self.select(incidents.cursor_key)
         self._draw_facts(width)
 
@@ -66,11 +68,11 @@ class IncidentsScreen(DeskScreen):
         known, shown, incident = app.seen, desk.shown, desk.incident
         if known is None or incident is None:
             return
-        wide = width >= 140
-        left = width * 2 // 5 if wide else width
-        self.query_one("#facts-rule", Fixed).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
+        beside = has_detail(width)
+        left = width * 2 // 5 if is_workspace(width) else width // 2 if beside else width
+        self.query_one("#facts-rule", Fixed).update(rule(incident.id, left, palette, "" if beside else "↵ opens"))
         self.query_one("#facts", Fixed).update(fact_lines(known, incident, left, palette, app.standing_facts(incident)))
-        if wide and shown is not None:
+        if beside and shown is not None:
             n = len(desk.readings)
             right = width if self.alone == "readings" else width - left
             title = f"RESPONSES OF {incident.id}"

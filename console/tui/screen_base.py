@@ -17,12 +17,14 @@ from textual.widgets import Static
 
 from console.core.actions import BY_ID, actions_of, hints_of
 from console.core.looking import left_of
+from console.core.nearest import Nearest, nearest_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.trouble import trouble_of
 from console.core.view import View
 from console.tui.app_base import Refused
 from console.tui.fixed import Fixed
+from console.tui.layout import BREAKPOINTS
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line, with_states
 from console.tui.notices import Notice
@@ -51,7 +53,7 @@ class DeskScreen(PaneZoom):
     PLACE: ClassVar[Place]
     _is_composed = False
     _focused_before: Widget | None = None
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]  # noqa: RUF012 Textual declares it on instances
+    HORIZONTAL_BREAKPOINTS = BREAKPOINTS
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -194,6 +196,17 @@ class DeskScreen(PaneZoom):
         if had:
             app.change(replace(app.desk.view, mark_us=None))
         return had
+
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what this screen draws lies in it."""
+        app = self.console_app
+        known = app.desk.rollup
+        return None if known is None else nearest_of(self.PLACE, known, app.desk.shown, app.looking())
+
+    def nearest_words(self, earlier: str = "[", later: str = "]") -> str:
+        """What lies nearest to a range in which this screen has nothing, and the keys that go there; else nothing."""
+        near = self.nearest()
+        return "" if near is None else near.words(earlier, later)
 
     def pointed_us(self) -> int | None:
         """The moment under the cursor, us UTC."""

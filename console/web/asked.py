@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from console.core.desk import Desk
 from console.core.ledger_names import ALL_LEDGERS
 from console.core.looking import Looking, looking, now_words, range_now
+from console.core.nearest import Nearest, nearest_of, shifted
 from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, own_words
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
@@ -120,6 +121,21 @@ class Asked:
         if source:  # the filter was of all ledgers; its own ledger knows its time
             return replace(view, ledger=source, filter="")
         return view if self.rollup is None else at_own_time(view, self.rollup.span)
+
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what the screen draws lies in it."""
+        shown = None if self.kept is None else self.kept.snapshot
+        if self.rollup is None:
+            return None
+        return nearest_of(self.view.place, self.rollup, shown, self.looking)
+
+    @property
+    def nearest_links(self) -> list[tuple[str, str]]:
+        """The ways there: what each is called, and its address."""
+        near, ways = self.nearest, ((-1, "the one before"), (1, "the one after"))
+        found = [(words, shifted(self.view, near, by)) for by, words in ways] if near else []
+        return [(words, to_link(view)) for words, view in found if view is not None]
 
     @property
     def left(self) -> str:

@@ -16,6 +16,7 @@ from console.core.commands import Command, CommandError, parse_command
 from console.core.desk import Desk
 from console.core.export import FORMATS
 from console.core.filter_language import FilterError, parse_filter, with_value
+from console.core.nearest import shifted
 from console.core.own_time import given_back, swapped
 from console.core.page_view import next_mark
 from console.core.places import MERGED, TABS, Place
@@ -177,7 +178,12 @@ def _mark(asked: Asked, _: str) -> View:
 
 
 def _stepped(by: int) -> Callable[[Asked, str], View]:
-    return lambda asked, _: stepped(asked.view, _looked(asked), by)
+    def move(asked: Asked, _: str) -> View:
+        near = asked.nearest
+        view = None if near is None else shifted(asked.view, near, by)
+        return stepped(asked.view, _looked(asked), by) if view is None else view
+
+    return move
 
 
 def _zoomed(factor: float) -> Callable[[Asked, str], View]:
