@@ -34,7 +34,7 @@ class Usage(click.ClickException):
 
 _LEDGERS = click.option(
     "--ledger", "ledgers", type=click.Path(path_type=Path), multiple=True,
-    help="A ledger directory, live or finished. The terminal takes more of them; :ledger NAME changes between them.",
+    help="A ledger directory, live or finished. It can be given several times: :ledger NAME changes between them, :ledger all shows all.",
 )  # fmt: skip
 _ENGINE = click.option(
     "--engine",
@@ -122,27 +122,31 @@ def cli(
         ):
             raise Usage("options go behind the command: console web --ledger DIR")
         return
-    sources = [_source(ledger, engine, cache and not plain) for ledger in ledgers or (None,)]
-    if len({source.path.resolve() for source in sources}) < len(sources):
-        raise Usage("one ledger was given twice")
+    sources = _sources(ledgers, engine, cache and not plain)
     view = _view(link, incident, saved, plain)
     if plain:
         if len(sources) > 1:
             raise Usage("--plain prints one ledger; give one")
+        if view.ledger not in (None, sources[0].path.resolve().name):
+            raise Usage(f"--view is of the ledger {view.ledger}, which is not the one that was given")
         _print_plain(sources[0], view, state_dir)
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Usage("this is no terminal; use --plain, or `console web --ledger DIR`")
     from console.core.run_start import RunSetting
     from console.tui.app import ConsoleApp
-    from console.tui.app_base import Surroundings
+    from console.tui.app_base import Refused, Surroundings
     from runbooks.store import default_state_dir
 
     around = replace(
         Surroundings.of_user(), runs=RunSetting(state_dir or default_state_dir(), write, engine_file),
         refresh_s=_refresh(refresh), mouse=not no_mouse, bell=not no_bell, ascii=ascii_only,
     )  # fmt: skip
-    ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay).run(mouse=not no_mouse)
+    try:
+        app = ConsoleApp(sources[0], view, around=around, theme=theme, others=sources[1:], replay=replay)
+    except Refused as error:
+        raise Usage(str(error)) from error
+    app.run(mouse=not no_mouse)
 
 
 @cli.command()
@@ -202,21 +206,19 @@ def web(
     The token comes from --token-file or KVWITNESS_CONSOLE_TOKEN; without either, one is made and its URL printed once.
     A token's role is viewer, operator or forensic; where none stands before it, viewer.
     """
-    if len(ledgers) > 1:
-        raise Usage(
-            f"console web shows one ledger, and {len(ledgers)} were given: start one for each, or open them in the terminal"
-        )
-    source = _source(ledgers[0] if ledgers else None, engine, cache)
+    sources = _sources(ledgers, engine, cache)
+    from console.core.ledger_names import ledger_names
     from console.core.run_start import RunSetting
     from console.core.triage import state_directory
     from console.web.serve import ServeError, serve
     from runbooks.store import default_state_dir
 
     runs = RunSetting(state_dir or default_state_dir(), write, engine_file)
+    names = ledger_names([source.path for source in sources])
     try:
         serve(
-            source, host=host, port=port, token_file=token_file, allowed_hosts=allowed, state=state_directory(), can_write=write, runs=runs,
-            receivers_file=receivers_file, intake_token_file=intake_token_file,
+            dict(zip(names, sources, strict=True)), host=host, port=port, token_file=token_file, allowed_hosts=allowed,
+            state=state_directory(), can_write=write, runs=runs, receivers_file=receivers_file, intake_token_file=intake_token_file,
         )  # fmt: skip
     except ServeError as error:
         raise Usage(str(error)) from error
@@ -239,6 +241,13 @@ def notify(receivers_file: Path) -> None:
         click.echo(f"{each.name}: {each.words}")
     if not all(each.took for each in tried):
         sys.exit(1)
+
+
+def _sources(ledgers: tuple[Path, ...], engine: str, cache: bool) -> list[LedgerSource]:
+    sources = [_source(ledger, engine, cache) for ledger in ledgers or (None,)]
+    if len({source.path.resolve() for source in sources}) < len(sources):
+        raise Usage("one ledger was given twice")
+    return sources
 
 
 def _source(ledger: Path | None, engine: str, cache: bool) -> LedgerSource:

@@ -117,7 +117,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("save_view", ("V",), "V", "save the view under a name", command="save", argument="NAME", web=False, writes=True),
     Action("view", ("v",), "v", "open a saved view", command="view", argument="NAME"),
-    Action("ledger", (), "", "another of the ledgers that were given", command="ledger", argument="NAME", web=False),
+    Action("ledger", ("L",), "L", "another of the ledgers that were given, or all of them", command="ledger", argument="NAME"),
     Action("refresh", (), "", "how often the ledger is looked at", command="refresh", argument="LENGTH", web=False),
     Action("mouse", ("f2",), "F2", "leave the mouse to the terminal, or take it again", web=False),
     Action("theme", ("T",), "T", "next theme", command="theme", argument="[NAME]"),

@@ -11,6 +11,7 @@ from console.core.incidents import Incident
 from console.core.lineage import Lineage, lineage
 from console.core.live_edge import Edge, with_edge
 from console.core.looks import LastLook
+from console.core.merged import Merged, Record
 from console.core.own_time import at_own_time, given_back, gone_to
 from console.core.page_events import PageStory, page_story
 from console.core.places import Place
@@ -30,6 +31,7 @@ class Desk:
 
     `live`: the rollup of what is shown with the live edge; `rows_there`: how many rows the record has by the newest look.
     `whole`: what was shown before a replay began to show the record as it was; None = it is what is shown.
+    `merged`: several ledgers as one, which are shown in the place of a reading; `rows_there` is of them then.
     `last_look`: how the looks at the ledger stand; None before it was seen.
     """
 
@@ -42,6 +44,7 @@ class Desk:
     remembered: Rollup | None = None
     failure: Failure | None = None
     last_look: LastLook | None = None
+    merged: Merged | None = None
 
     def offer(self, reading: Snapshot | Failure) -> Desk:
         """The desk after a reading came in."""
@@ -61,6 +64,16 @@ class Desk:
         if of is not self.shown or self.view.paused or (self.live is not None and there == self.rows_there):
             return replace(self, rows_there=there)
         return replace(self, rows_there=there, live=with_edge(of.rollup, edge))
+
+    def offer_merged(self, merged: Merged) -> Desk:
+        """The desk after there is something new of any of its ledgers; while the view is paused it only counts."""
+        known = merged.rollup
+        if known is None or merged is self.merged:
+            return replace(self, merged=merged)
+        view = self.view.on(Cue.WRITERS_CAME if known.writing else Cue.WRITERS_ENDED)
+        if view.paused and self.merged is not None:
+            return replace(self, rows_there=known.rows)
+        return replace(self, view=view, merged=merged, rows_there=known.rows)
 
     def looking_at(self, view: View) -> Desk:
         """The desk with another view; one that replays nothing shows the whole record again, and what is newest if it follows."""
@@ -124,7 +137,16 @@ class Desk:
     @property
     def rollup(self) -> Rollup | None:
         """What the first screens draw from: of what is shown, or until there is anything, what is remembered."""
+        if self.merged is not None:
+            return self.merged.rollup
         return self.live or (self.shown.rollup if self.shown else self.remembered)
+
+    @property
+    def record(self) -> Record | None:
+        """What events are drawn from."""
+        if self.merged is not None:
+            return self.merged if self.merged.records else None
+        return self.shown
 
     @property
     def unjudged_us(self) -> int:
@@ -156,7 +178,7 @@ class Desk:
     @property
     def newer_rows(self) -> int:
         """Rows that have come in while the view stood still."""
-        if self.shown is None or self.rollup is None:
+        if self.record is None or self.rollup is None:
             return 0
         return max(self.rows_there, self.newer.rollup.rows if self.newer else 0, self.rollup.rows) - self.rollup.rows
 

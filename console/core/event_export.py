@@ -14,10 +14,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from console.core.event_window import Looked
-from console.core.events import COLUMNS, Events
+from console.core.events import Events
 from console.core.export import checked, told_view
 from console.core.filter_language import Term
 from console.core.filter_rows import filter_rows
+from console.core.merged_events import MergedEvents
 from console.core.redaction import Redaction
 from console.core.rollup import Rollup
 from console.core.sheet import seen_words
@@ -47,18 +48,24 @@ def events_file(known: Rollup, fmt: str) -> str:
 
 
 def export_events(
-    known: Rollup, events: Events, looked: Looked, view: View, fmt: str, redaction: Redaction, out: BinaryIO
+    known: Rollup,
+    events: Events | MergedEvents,
+    looked: Looked,
+    view: View,
+    fmt: str,
+    redaction: Redaction,
+    out: BinaryIO,
 ) -> Written:
     """Write them to `out`; `looked` is what the view means. Slow for a long record. Raises ExportError, FilterError."""
     checked(fmt)
     rows, total, inside = 0, len(events), events.between(None, None, looked.span)
-    unused = filter_rows(looked.wanted, COLUMNS.empty_table(), looked.now_us).unused
+    unused = filter_rows(looked.wanted, events.columns.empty_table(), looked.now_us).unused
 
     def covered() -> Iterator[pa.Table]:
         nonlocal rows
         for part in events.all(looked.wanted, looked.span, looked.now_us):
             rows += len(part)
-            yield redaction.cover(part).cast(COLUMNS)
+            yield redaction.cover(part).cast(events.columns)
 
     def written() -> Written:
         return Written(rows, total, inside - rows, total - inside, unused)
@@ -72,7 +79,7 @@ def export_events(
         }  # fmt: skip
 
     tz = ZoneInfo("UTC")
-    write_parts(covered(), fmt, out, schema=COLUMNS, envelope=envelope, columns=COLUMNS.names, tz=tz)
+    write_parts(covered(), fmt, out, schema=events.columns, envelope=envelope, columns=events.columns.names, tz=tz)
     if fmt == "md":
         out.write(f"\nevents of {known.name}, {written().words}; view {told_view(view, redaction)}\n".encode())
     return written()

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from console.core.events import PAGE, EventKey, EventPage, key_at, keys_of
 from console.core.filter_language import Filter
 from console.core.filter_rows import filter_rows
-from console.core.snapshot import Snapshot
+from console.core.merged import Record
+from console.core.sheet import SOURCE
 from console.core.time_range import Span
+from forensics.rows import Row, rows_of
 from forensics.verdict import Verdict
 
 MOST_ROWS = 200
@@ -36,7 +38,7 @@ class Looked:
 class EventWindow:
     """Events in order. `earlier` and `later`: where to go on, None = the range begins or ends here. `hidden`: by the
     filter, between the two ends. `total`: events in the range, before the filter. `unused`: terms of the filter that name
-    no column of events. `verdicts`: of the responses that the rows name.
+    no column of events. `verdicts`: of the responses that the rows name, by rid, or by ledger and rid.
     """
 
     rows: pa.Table
@@ -45,7 +47,7 @@ class EventWindow:
     hidden: int
     total: int
     unused: tuple[str, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts: Mapping[str | tuple[str, str], Verdict] = field(default_factory=dict)
 
     @property
     def at_end(self) -> bool:
@@ -61,14 +63,17 @@ class EventWindow:
         """At which row an event stands; None = it is not among them."""
         return self.keys.index(key) if key in self.keys else None
 
+    def verdict_of(self, row: Row) -> Verdict | None:
+        """Of the response that one of the rows names."""
+        return self.verdicts.get((row[SOURCE], row["rid"]) if SOURCE in row else row["rid"])
+
 
 class EventWindows:
-    """Windows over the events of one reading of a ledger. Slow to make for a long record: never in the event loop."""
+    """Windows over the events of one reading of a ledger, or of several. Slow to make for a long record: never in the event
+    loop."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._events = snapshot.events
-        responses = snapshot.judged.settled.responses
-        self._responses = responses.select(["rid", "verdict"])
+    def __init__(self, record: Record) -> None:
+        self._events, self._verdicts_there = record.events, record.verdicts
 
     def last(self, looked: Looked) -> EventWindow:
         """The end of the range."""
@@ -114,12 +119,10 @@ class EventWindows:
         hidden = self._events.between(earlier, later, looked.span) - len(rows)
         return EventWindow(rows, earlier, later, hidden, total, unused, self._verdicts(rows))
 
-    def _verdicts(self, rows: pa.Table) -> dict[str, Verdict]:
-        rids = pc.unique(rows["rid"]).drop_null()
-        named = self._responses.filter(pc.is_in(self._responses["rid"], value_set=rids))
-        return {
-            rid: Verdict(word) for rid, word in zip(named["rid"].to_pylist(), named["verdict"].to_pylist(), strict=True)
-        }
+    def _verdicts(self, rows: pa.Table) -> dict[str | tuple[str, str], Verdict]:
+        rids, there = pc.unique(rows["rid"]).drop_null(), self._verdicts_there
+        named = rows_of(there.filter(pc.is_in(there["rid"], value_set=rids)))
+        return {(row[SOURCE], row["rid"]) if SOURCE in row else row["rid"]: Verdict(row["verdict"]) for row in named}
 
 
 def words_of(window: EventWindow) -> str:

@@ -8,7 +8,7 @@ Order: time, then worker, epoch, seq.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from console.core.filter_language import Filter
 from console.core.filter_rows import filter_rows
+from console.core.sheet import SOURCE
 from console.core.time_range import Span
 from engine.ledger.reader import Ledger
 from engine.ledger.schema import TABLE_NAMES
@@ -49,9 +50,12 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True, order=True)
 class EventKey:
-    """The place of one event; places are ordered as events are."""
+    """The place of one event; places are ordered as events are. `source`: of which ledger, where those of several stand
+    together.
+    """
 
     t_us: int
+    source: str = field(default="", kw_only=True)
     worker: str
     epoch: int
     seq: int
@@ -72,6 +76,8 @@ class EventPage:
 
 class Events:
     """The events of one reading of a ledger. `names`: where the `receive` rows of requests stand, if not in it."""
+
+    columns = COLUMNS
 
     def __init__(self, ledger: Ledger, names: pa.Table | None = None) -> None:
         self._tables = [_picked_of(name, ledger.tables[name]) for name in TABLE_NAMES]
@@ -147,7 +153,7 @@ class Events:
         return EventPage(
             _joined(kept),
             hidden,
-            self._at(start) if start > low else None,
+            key if start > low else None,
             self._at(at) if at < high else None,
             high - low,
         )
@@ -251,8 +257,10 @@ def key_at(rows: pa.Table, at: int) -> EventKey:
 
 def keys_of(rows: pa.Table) -> tuple[EventKey, ...]:
     """The keys of all of them."""
-    columns = (rows["t"].cast(pa.int64()), rows["worker"], rows["epoch"], rows["seq"])
-    return tuple(EventKey(*key) for key in zip(*(column.to_pylist() for column in columns), strict=True))
+    columns = [rows["t"].cast(pa.int64()), *(rows[name] for name in ("worker", "epoch", "seq"))]
+    sources = rows[SOURCE].to_pylist() if SOURCE in rows.column_names else [""] * len(rows)
+    places = zip(*(column.to_pylist() for column in columns), sources, strict=True)
+    return tuple(EventKey(t, worker, epoch, seq, source=source) for t, worker, epoch, seq, source in places)
 
 
 def _picked_of(name: str, table: pa.Table) -> pa.Table:

@@ -28,6 +28,7 @@ class Fact:
 
 def facts(known: Rollup, incident: Incident) -> tuple[Fact, ...]:
     """What is known of an incident, most important first."""
+    own = known.of(incident)
     return (
         Fact("verdict", verdict_words(incident)),
         Fact("cause", f"{incident.title}: {mechanism(incident.cause).story}"),
@@ -36,8 +37,8 @@ def facts(known: Rollup, incident: Incident) -> tuple[Fact, ...]:
         Fact("tenants", tenant_words(known, incident)),
         Fact("responses", f"{names_words(incident.rids)} ← {names_words(incident.donors)}"),
         Fact("seen", seen_words(incident)),
-        Fact("growing", growing_words(known, incident)),
-        Fact("next", next_words(known.path, incident)),
+        Fact("growing", growing_words(own, incident)),
+        Fact("next", next_words(own.path, incident)),
     )
 
 

@@ -30,7 +30,9 @@ STANDING = {
 
 @dataclass(frozen=True)
 class Incident:
-    """One cause in one stretch of time. Times in us UTC; `rids`: the responses concerned, `counts`: by verdict."""
+    """One cause in one stretch of time. Times in us UTC; `rids`: the responses concerned, `counts`: by verdict. `source`: the
+    ledger that it is of, where those of several stand together.
+    """
 
     id: str
     severity: Severity
@@ -47,6 +49,12 @@ class Incident:
     reader_tenants: tuple[str, ...]
     donor_tenants: tuple[str, ...]
     donors: tuple[str, ...]
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """Names it among those that it stands with: `prod-a:I-98584c01` where they are of several ledgers, else its id."""
+        return f"{self.source}:{self.id}" if self.source else self.id
 
     @property
     def title(self) -> str:

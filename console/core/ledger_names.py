@@ -1,6 +1,7 @@
 """What ledgers that are open together are called.
 
-Invariant: no two have one name; a name is the directory's own, with as many of its parents before it as tell it apart.
+Invariant: no two have one name, and none is `ALL_LEDGERS`; a name is the directory's own, with as many of its parents before it as
+tell it apart.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+ALL_LEDGERS = "all"
+"""Not one ledger: all of them at once."""
 
 
 def ledger_names(paths: Sequence[Path]) -> tuple[str, ...]:
@@ -18,7 +22,8 @@ def ledger_names(paths: Sequence[Path]) -> tuple[str, ...]:
         names = ["/".join(own[-n:]) for own, n in zip(parts, lengths, strict=True)]
         times = Counter(names)
         longer = [
-            min(n + 1, len(own)) if times[name] > 1 else n for own, n, name in zip(parts, lengths, names, strict=True)
+            min(n + 1, len(own)) if times[name] > 1 or name == ALL_LEDGERS else n
+            for own, n, name in zip(parts, lengths, names, strict=True)
         ]
         if longer == lengths:
             return tuple(names)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from console.core.filter_language import FilterError, parse_filter
 from console.core.filter_rows import filter_rows
 from console.core.incidents import Incident
 from console.core.rollup import Rollup
-from console.core.sheet import Shown, shown
+from console.core.sheet import SOURCE, Shown, shown
 from console.core.sorting import sort_fault
 from console.core.time_range import BadRange, Span
 from console.core.times import clock
@@ -78,8 +80,16 @@ def left_of(known: Rollup, name: str, at: Looking) -> Shown:
 
 def incidents_left(known: Rollup, at: Looking) -> tuple[Incident, ...]:
     """The incidents that the view leaves, gravest first."""
-    left = set(left_of(known, "incidents", at).rows["id"].to_pylist())
-    return tuple(incident for incident in known.incidents if incident.id in left)
+    left = set(incident_keys(left_of(known, "incidents", at).rows))
+    return tuple(incident for incident in known.incidents if incident.key in left)
+
+
+def incident_keys(rows: pa.Table) -> list[str]:
+    """The key of the incident of every row."""
+    ids: list[str] = rows["id"].to_pylist()
+    if SOURCE not in rows.column_names:
+        return ids
+    return [f"{source}:{incident_id}" for source, incident_id in zip(rows[SOURCE].to_pylist(), ids, strict=True)]
 
 
 def fields_of(known: Rollup) -> frozenset[str]:

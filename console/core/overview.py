@@ -13,7 +13,7 @@ from console.core.detectors import Detector
 from console.core.held_capacity import HeldFigure
 from console.core.incidents import Incident
 from console.core.latency import Length
-from console.core.looking import Looking, left_of
+from console.core.looking import Looking, incident_keys, left_of
 from console.core.marks import Severity
 from console.core.page_map import PageMap
 from console.core.rollup import Rollup
@@ -76,5 +76,5 @@ def whole_words(view: View) -> str:
 def stood_of(known: Rollup, left: Shown, entries: Iterable[Entry], now_us: int) -> tuple[Stood, ...]:
     """The incidents of the rows that are left, in their order, with how they stand."""
     said = tuple(entries)
-    by_id = {incident.id: incident for incident in known.incidents}
-    return tuple(Stood(by_id[i], standing(by_id[i], said, now_us)) for i in left.rows["id"].to_pylist())
+    by_key = {incident.key: incident for incident in known.incidents}
+    return tuple(Stood(by_key[key], standing(by_key[key], said, now_us)) for key in incident_keys(left.rows))

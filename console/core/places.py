@@ -21,3 +21,5 @@ class Place(StrEnum):
 TABS = tuple(place for place in Place if place is not Place.INCIDENT)
 """The screens with a number; an incident is opened from one of them."""
 EVERYWHERE = tuple(Place)
+MERGED = (Place.OVERVIEW, Place.INCIDENTS, Place.EVENTS)
+"""The screens that show several ledgers at once; the others are of one."""

@@ -15,6 +15,7 @@ from console.core.bins import bin_seconds
 from console.core.filter_language import parse_filter
 from console.core.held_capacity import held_series
 from console.core.looking import Looking, left_of
+from console.core.merged import Record
 from console.core.places import Place
 from console.core.rollup import LATEST_EVENTS, Rollup
 from console.core.snapshot import OF_PREFILLS, Snapshot
@@ -39,7 +40,7 @@ def stretch(known: Rollup, span: Span) -> tuple[int, int, int]:
     return begin - (begin - first) % grain, end + (first - end) % grain, bin_us
 
 
-def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking) -> Rollup:
+def in_range(place: Place, known: Rollup, shown: Record | None, at: Looking) -> Rollup:
     """The rollup with the tables that `place` shows counted of the view's range. May take seconds the first time; what a
     snapshot was asked for before is kept. Raises QueryStopped.
     """
@@ -51,8 +52,9 @@ def in_range(place: Place, known: Rollup, shown: Snapshot | None, at: Looking) -
             made = _latest(shown, at)
     elif at.span != Span():
         times = stretch(known, at.span)
-        make = _held if place is Place.HELD else _latency
-        made = shown.once((place, times), lambda: make(shown, times))
+        assert isinstance(shown, Snapshot)  # what has figures is of one ledger
+        one, make = shown, _held if place is Place.HELD else _latency
+        made = one.once((place, times), lambda: make(one, times))
     return known.with_tables(made) if made else known
 
 
@@ -69,7 +71,7 @@ def _latency(shown: Snapshot, times: tuple[int, int, int]) -> dict[str, pa.Table
     return shown.prefill_times(given, *OF_PREFILLS)
 
 
-def _latest(shown: Snapshot, at: Looking) -> dict[str, pa.Table]:
+def _latest(shown: Record, at: Looking) -> dict[str, pa.Table]:
     found = shown.events.before(None, parse_filter(at.view.filter), at.span, at.now_us, LATEST_EVENTS)
     return {"events": found.rows} if len(found.rows) else {}
 

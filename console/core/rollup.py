@@ -111,9 +111,16 @@ class Rollup:
         return str(self.head["fingerprint"])
 
     def incident(self, incident_id: str | None) -> Incident | None:
-        """The incident of that id, upper or lower case."""
+        """The incident of that key, or of that id where no other has it, upper or lower case."""
         wanted = (incident_id or "").lower()
-        return next((incident for incident in self.incidents if incident.id.lower() == wanted), None)
+        by_key = [incident for incident in self.incidents if incident.key.lower() == wanted]
+        found = by_key or [incident for incident in self.incidents if incident.id.lower() == wanted]
+        return found[0] if len(found) == 1 else None
+
+    def of(self, incident: Incident) -> Rollup:
+        """Of the ledger that an incident is of."""
+        assert not incident.source
+        return self
 
     def span(self, incident_id: str) -> Span | None:
         """From the first to the last of an incident; None = there is none, or its times are not known."""

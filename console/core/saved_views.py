@@ -11,9 +11,11 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from console.core.ledger_names import ALL_LEDGERS
+from console.core.places import MERGED
 from console.core.view import View
 from console.core.view_link import BadLink, from_link, to_link
 
@@ -46,10 +48,17 @@ def load_views(path: Path) -> SavedViews:
     return SavedViews(views, faults)
 
 
-def saved_links(path: Path) -> dict[str, str]:
-    """The addresses of the views that can be opened, by name; none where the file cannot be read."""
+def of_ledger(view: View, ledger: str | None) -> View:
+    """A view that names no ledger, of the one that is looked at, if that has its screen."""
+    has_it = ledger != ALL_LEDGERS or view.place in MERGED
+    return replace(view, ledger=ledger) if view.ledger is None and has_it else view
+
+
+def saved_links(path: Path, ledger: str | None) -> dict[str, str]:
+    """The addresses of the views that can be opened, by name, in the ledger that is looked at; none where the file cannot be
+    read."""
     try:
-        return {name: to_link(view) for name, view in sorted(load_views(path).views.items())}
+        return {name: to_link(of_ledger(view, ledger)) for name, view in sorted(load_views(path).views.items())}
     except SavedViewError:
         return {}
 

@@ -19,6 +19,8 @@ from console.core.time_range import Span
 from console.core.view import Sort, View
 from forensics.catalogue import Column
 
+SOURCE = "source"
+"""The column that says of which ledger a row is, where those of several stand together."""
 _FIRST_DECIDES = frozenset({"state"})
 """Lists that stand by their first word; others by how many they are."""
 

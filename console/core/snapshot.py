@@ -41,6 +41,7 @@ RANK = "prefill-rank"
 QUERIES = (QUERY, "detections", "held-capacity", "holders", *OF_PREFILLS)
 """What is asked of the library at every reading, all at once."""
 
+WHOLE = "record: no gaps"
 MOST_KEPT = 32
 """How many lineages and stories of pages are kept."""
 T = TypeVar("T")
@@ -205,6 +206,11 @@ class Snapshot:
         """Responses by verdict; those not judged yet are left out of `unknown`."""
         return self.judged.settled.counts
 
+    @property
+    def verdicts(self) -> pa.Table:
+        """`rid` and `verdict` of every response that is judged."""
+        return self.judged.settled.responses.select(["rid", "verdict"])
+
     @cached_property
     def _readings(self) -> dict[str, tuple[Reading, ...]]:
         return {}
@@ -308,4 +314,4 @@ class Snapshot:
         parts += [f"{', '.join(sorted(set(dead)))} died"] * bool(dead)
         if self.reads.unattributed:
             parts.append(f"up to {self.reads.unattributed} responses lost")
-        return "record: " + (", ".join(parts) if parts else "no gaps")
+        return "record: " + ", ".join(parts) if parts else WHOLE

@@ -7,7 +7,7 @@ and of which nobody said anything is open still.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ def with_standing(known: Rollup, entries: Iterable[Entry], at_us: int) -> Rollup
     said: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         said[entry.incident].append(entry)
-    rows = tuple(_row(incident, said.get(incident.id), at_us) for incident in known.incidents)
+    rows = tuple(_row(incident, said.get(incident.key), at_us) for incident in known.incidents)
     return known.with_incidents(rows, lambda: _beside(known.tables["incidents"], rows))
 
 
@@ -36,6 +36,16 @@ def open_by_severity(stood: Rollup) -> dict[Severity, int]:
     states = stood.tables["incidents"]["state"].to_pylist()
     is_open = [i.severity for i, state in zip(stood.incidents, states, strict=True) if State.OPEN in state]
     return {severity: is_open.count(severity) for severity in Severity}
+
+
+def open_by_source(stood: Rollup) -> dict[str, dict[Severity, int]]:
+    """The same by ledger, where those of several stand together."""
+    states = stood.tables["incidents"]["state"].to_pylist()
+    found = Counter(
+        (i.source, i.severity) for i, state in zip(stood.incidents, states, strict=True) if State.OPEN in state
+    )
+    sources = {source for source, _ in found}
+    return {source: {severity: found[source, severity] for severity in Severity} for source in sources}
 
 
 def _row(incident: Incident, entries: Iterable[Entry] | None, at_us: int) -> _Row:

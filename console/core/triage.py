@@ -72,8 +72,10 @@ class TriageError(Exception):
 
 
 def standing(incident: Incident, entries: Iterable[Entry], now_us: int) -> Standing:
-    """How an incident stands at `now_us`, which may be the moment of a replay: what was said later is not known then."""
-    mine = [entry for entry in entries if entry.incident == incident.id and entry.at_us <= now_us]
+    """How an incident stands at `now_us`, which may be the moment of a replay: what was said later is not known then.
+    `entries` name incidents by their keys.
+    """
+    mine = [entry for entry in entries if entry.incident == incident.key and entry.at_us <= now_us]
     notes = tuple(entry for entry in mine if entry.act is Act.NOTE)
     said = [entry for entry in mine if entry.act is not Act.NOTE]
     state, by, until = State.OPEN, "", None
@@ -102,10 +104,11 @@ def _graver(incident: Incident, entry: Entry) -> bool:
 
 @dataclass(frozen=True)
 class Silence:
-    """A silence that goes on. `left_us` until it ends."""
+    """A silence that goes on. `left_us` until it ends; `of`: the incident's id and its ledger, as `Incident` has them."""
 
     entry: Entry
     left_us: int
+    of: tuple[str, str]
 
     @property
     def ends_soon(self) -> bool:
@@ -119,8 +122,8 @@ def silences(incidents: Iterable[Incident], entries: Iterable[Entry], now_us: in
     for incident in incidents:
         stands = standing(incident, said, now_us)
         if stands.state is State.SILENCED:
-            entry = [e for e in said if e.incident == incident.id and e.act is Act.SILENCE][-1]
-            found.append(Silence(entry, (stands.until_us or now_us) - now_us))
+            entry = [e for e in said if e.incident == incident.key and e.act is Act.SILENCE][-1]
+            found.append(Silence(entry, (stands.until_us or now_us) - now_us, (incident.id, incident.source)))
     return tuple(sorted(found, key=lambda silence: silence.left_us))
 
 

@@ -98,8 +98,9 @@ class View:
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
     that is pointed at, and the position of a replay; `mark_us` one that was marked, an end of a range to be.
-    `back`: the range from before an incident was opened at its own time, None where none was. `options` are
-    what one screen alone knows, as (name, value), sorted.
+    `back`: the range from before an incident was opened at its own time, None where none was. `ledger`: its name, or
+    `ledger_names.ALL_LEDGERS`; None = the console's one ledger, or the first. `options` are what one screen alone knows, as
+    (name, value), sorted.
     """
 
     place: Place = Place.OVERVIEW
@@ -116,6 +117,7 @@ class View:
     page: int | None = None
     pool: str | None = None
     title: str = ""
+    ledger: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     def on(self, cue: Cue) -> View:

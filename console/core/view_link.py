@@ -22,6 +22,7 @@ _PLAIN = "/:.,-_~*><=@"
 _SHARE = "share"
 _FIELDS = (
     "from", "to", "around", "back", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title",
+    "ledger",
 )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def to_query(view: View) -> str:
         "from": seen.start, "to": seen.end, "around": seen.around, "back": back, "at": at, "mark": mark, "q": view.filter,
         "sort": view.sort.text if view.sort else None, "incident": None if view.place is Place.INCIDENT else view.incident,
         "resp": view.rid, "page": None if view.page is None else str(view.page), "pool": view.pool,
-        "mode": _mode(view), "speed": _speed(view.replay), "title": view.title,
+        "mode": _mode(view), "speed": _speed(view.replay), "title": view.title, "ledger": view.ledger,
     }  # fmt: skip
     pairs = [(name, values[name]) for name in _FIELDS if values[name]] + list(view.options)
     return "&".join(f"{name}={quote(value or '', safe=_PLAIN)}" for name, value in pairs)
@@ -105,6 +106,7 @@ def _view(given: Mapping[str, str]) -> View:
         back=parse_range(given["back"]) if given.get("back") else None,
         sort=Sort.parse(given["sort"]) if given.get("sort") else None, incident=given.get("incident") or None,
         rid=given.get("resp") or None, page=_whole(given, "page"), pool=given.get("pool") or None, title=given.get("title", ""),
+        ledger=given.get("ledger") or None,
     )  # fmt: skip
     wanted = TimeRange(given.get("from", ""), given.get("to", ""), given.get("around", ""))
     if view.back is not None and view.back.follows and not wanted.follows:
@@ -151,9 +153,9 @@ def absolute(view: View, now_us: int, spans: Spans) -> View:
     return view.with_range(view.range.frozen(now_us, spans))
 
 
-def to_command(view: View, ledger: Path) -> str:
-    """The command that opens the view in a terminal."""
-    command = f"console --ledger {shlex.quote(str(ledger.resolve()))}"
+def to_command(view: View, *ledgers: Path) -> str:
+    """The command that opens the view in a terminal, over the ledgers that are open here."""
+    command = " ".join(["console", *(f"--ledger {shlex.quote(str(ledger.resolve()))}" for ledger in ledgers)])
     if view == View():
         return command
     if view.place is Place.INCIDENT and view.incident and to_query(view) == "":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -138,9 +138,14 @@ class DeskApp(App[None]):
         self.desk = self.desk.looking_at(view)
         self.redraw()
 
-    def book(self) -> TriageBook:
-        """What people said of this ledger's incidents. Raises TriageError."""
-        return TriageBook(self.around.state, self.source.path, who=self.around.who, now_us=self.now_us)
+    def book(self, source: LedgerSource) -> TriageBook:
+        """What people said of a ledger's incidents. Raises TriageError."""
+        return TriageBook(self.around.state, source.path, who=self.around.who, now_us=self.now_us)
+
+    @property
+    @abstractmethod
+    def paths(self) -> Sequence[Path]:
+        """Where the ledgers are that are open."""
 
     @abstractmethod
     def redraw(self) -> None:

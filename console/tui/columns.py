@@ -11,8 +11,11 @@ from typing import Generic, TypeVar
 
 from rich.text import Text
 
+from console.core.printable import printable, shorten
+
 Row = TypeVar("Row")
 GAP = 2
+MOST_SOURCE = 18
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,12 @@ class Column(Generic[Row]):
     priority: int = 0
     right: bool = False
     flexible: bool = False
+
+
+def source_column(name: Callable[[Row], str], rows: Sequence[Row]) -> Column[Row]:
+    """The ledger that a row is of: a word, never a colour, which are of owners."""
+    width = min(max((len(name(row)) for row in rows), default=0), MOST_SOURCE)
+    return Column("SOURCE", max(width, len("SOURCE")), lambda row: shorten(printable(name(row)), MOST_SOURCE))
 
 
 def fit(columns: Sequence[Column[Row]], width: int) -> list[tuple[Column[Row], int]]:

@@ -5,6 +5,7 @@ Invariant: a row's key names the event's place in the record, and nothing of the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,8 +18,9 @@ from console.core.events import EventKey
 from console.core.marks import VERDICT_MARKS
 from console.core.owners import Owners
 from console.core.printable import NOTHING, printable, shorten
+from console.core.sheet import SOURCE
 from console.core.times import clock_ms, moment
-from console.tui.columns import Column, fit, heading, row_text
+from console.tui.columns import Column, fit, heading, row_text, source_column
 from console.tui.line_list import CURSOR, Line
 from console.tui.lines import cut, owner_text, rule
 from console.tui.palette import Palette
@@ -29,21 +31,20 @@ DETAIL_LINES = 3
 
 def key_text(key: EventKey) -> str:
     """An event's key as the key of a line."""
-    return f"{key.t_us}|{key.worker}|{key.epoch}|{key.seq}"
+    return json.dumps([key.t_us, key.source, key.worker, key.epoch, key.seq])
 
 
 def key_of_text(text: str) -> EventKey:
-    """And back; a worker's name may hold anything."""
-    t, _, rest = text.partition("|")
-    worker, epoch, seq = rest.rsplit("|", 2)
-    return EventKey(int(t), worker, int(epoch), int(seq))
+    """And back; names may hold anything."""
+    t, source, worker, epoch, seq = json.loads(text)
+    return EventKey(t, worker, epoch, seq, source=source)
 
 
 def event_table(window: EventWindow, owners: Owners, width: int, palette: Palette) -> tuple[Text, list[Line]]:
     """Titles and rows."""
 
     def verdict(row: Row) -> Text:
-        found = window.verdicts.get(row["rid"])
+        found = window.verdict_of(row)
         return Text(VERDICT_MARKS[found].glyph, style=palette.verdict(found, bold=True)) if found else Text(" ")
 
     def tenant(row: Row) -> Text:
@@ -61,9 +62,11 @@ def event_table(window: EventWindow, owners: Owners, width: int, palette: Palett
         Column("PAGES", 6, lambda r: NOTHING if r["pages"] is None else f"{r['pages']:,}", priority=3, right=True),
         Column("SAYS", 16, lambda r: printable(r["says"] or ""), flexible=True),
     ]
+    rows = rows_of(window.rows)
+    if SOURCE in window.rows.column_names:
+        columns.insert(1, source_column(lambda r: str(r[SOURCE]), rows))
     fitted = fit(columns, width - len(CURSOR) - 1)  # the last is the scroll bar's
-    rows = zip(window.keys, rows_of(window.rows), strict=True)
-    lines = [Line(key_text(key), partial(row_text, fitted, row)) for key, row in rows]
+    lines = [Line(key_text(key), partial(row_text, fitted, row)) for key, row in zip(window.keys, rows, strict=True)]
     titles = Text(" " * len(CURSOR), style=palette.quiet, end="").append_text(heading(fitted))
     return titles, lines
 
@@ -88,12 +91,13 @@ def event_detail(window: EventWindow, key: EventKey, width: int, palette: Palett
     if at is None:
         return [cut(Text("", end=""), width)] * DETAIL_LINES
     row = rows_of(window.rows.slice(at, 1))[0]
-    where = f" {moment(row['t'])}  {printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
+    source = f"{printable(row[SOURCE])}  " if SOURCE in row else ""
+    where = f" {moment(row['t'])}  {source}{printable(row['worker'])} epoch {row['epoch']} seq {row['seq']}"
     first = Text(where, end="", style=palette.strong)
     second = Text(f" {row['table']}.{printable(row['op'])}", end="")
     second.append(f"  pool {printable(row['pool'])}" * (row["pool"] is not None))
     second.append(f"  response {printable(row['rid'])}  tenant {printable(row['tenant'])}" * (row["rid"] is not None))
-    found = window.verdicts.get(row["rid"])
+    found = window.verdict_of(row)
     if found is not None:
         mark = VERDICT_MARKS[found]
         second.append(f"  {mark.glyph} {mark.word}", style=palette.verdict(found, bold=True))

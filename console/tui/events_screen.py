@@ -19,8 +19,8 @@ from textual.message import Message
 from console.core.event_window import EventWindow, EventWindows, Looked, words_of
 from console.core.events import EventKey
 from console.core.filter_language import parse_filter
+from console.core.merged import Record
 from console.core.places import Place
-from console.core.snapshot import Snapshot
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
 from console.tui.event_lines import event_detail, event_table, key_of_text, key_text, with_mark
@@ -28,6 +28,7 @@ from console.tui.line_list import Line, LineList
 from console.tui.lines import rule, view_line
 from console.tui.notices import Notice, reading_notice
 from console.tui.screen_base import bindings_of
+from forensics.rows import rows_of
 
 NEAR = 20
 """So many rows before its end a window slides on."""
@@ -53,7 +54,7 @@ class EventList(LineList):
 class _Found:
     """A window, of which reading, and the event to put the cursor on (None = where it is)."""
 
-    shown: Snapshot
+    shown: Record
     windows: EventWindows
     looked: Looked
     window: EventWindow
@@ -94,7 +95,7 @@ class EventsScreen(BackgroundScreen):
     def draw_body(self, width: int) -> None:
         """The window, and another one where something else is looked at."""
         app = self.console_app
-        shown = app.desk.shown
+        shown = app.desk.record
         told = reading_notice(app.desk, app.source.path)
         if told is None and shown is not None:
             self._look_again(shown)
@@ -121,7 +122,7 @@ class EventsScreen(BackgroundScreen):
         cause = f"{words_of(window)}." + (f" {near[0].upper()}{near[1:]}." if near else "")
         return Notice("No event", cause, "Next: / changes the filter, z shows the whole record.")
 
-    def _look_again(self, shown: Snapshot) -> None:
+    def _look_again(self, shown: Record) -> None:
         """Ask for another window where the reading, the filter, the range or the moment pointed at has changed."""
         app = self.console_app
         view, at = app.desk.view, app.looking()
@@ -234,11 +235,8 @@ class EventsScreen(BackgroundScreen):
         if self._found is None:
             return
         place = self._found.window.place_of(key_of_text(event.key))
-        rid = None if place is None else self._found.window.rows["rid"][place].as_py()
-        if rid is None:
-            self.console_app.say("this event belongs to no response")
-        else:
-            self.console_app.attempt("response", rid)
+        if place is not None:
+            self.console_app.open_event(rows_of(self._found.window.rows.slice(place, 1))[0])
 
 
 def _edge(window: EventWindow, at: int) -> EventKey | None:

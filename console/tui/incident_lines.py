@@ -20,7 +20,7 @@ from console.core.snapshot import Snapshot
 from console.core.standing_words import standing_short
 from console.core.times import clock, duration
 from console.core.triage import State
-from console.tui.columns import Column, fit, heading, row_text
+from console.tui.columns import Column, fit, heading, row_text, source_column
 from console.tui.line_list import Line
 from console.tui.lines import cut, severity_text, verdict_text
 from console.tui.palette import Palette
@@ -39,8 +39,10 @@ def incident_table(
     if any(s.standing.last for s in stood):
         at = next(n for n, column in enumerate(columns) if column.title == "STATE") + 1
         columns.insert(at, Column("SAID BY", 14, lambda s: standing_short(s.standing, now_us), 4))
+    if any(s.incident.source for s in stood):
+        columns.insert(1, source_column(lambda s: s.incident.source, stood))
     fitted = fit(columns, width - CURSOR_WIDTH - 1)
-    lines = [Line(s.incident.id, partial(row_text, fitted, s)) for s in stood[:MOST_ROWS]]
+    lines = [Line(s.incident.key, partial(row_text, fitted, s)) for s in stood[:MOST_ROWS]]
     if len(stood) > MOST_ROWS:
         lines.append(Line(None, Text(f"… {MOST_ROWS} of {len(stood):,}; / narrows them down", end="")))
     return _titles(heading(fitted), width, palette), lines

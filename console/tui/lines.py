@@ -18,6 +18,8 @@ from console.core.owners import Owners
 from console.core.places import TABS, Place
 from console.core.printable import counted, printable, shorten
 from console.core.rollup import Rollup
+from console.core.snapshot import Snapshot
+from console.core.source_states import SourceState, states_words
 from console.core.standing_rows import open_by_severity
 from console.core.times import age, clock
 from console.core.view import Mode
@@ -76,19 +78,43 @@ def mode_words(desk: Desk, now_us: int, refresh_s: int = 1) -> str:
     """LIVE, PAUSED, FINISHED, in words, with the age where the view stands still."""
     if desk.remembered is not None and desk.is_remembered:
         return f"REMEMBERED −{age(now_us - desk.remembered.taken_us)}"
+    if desk.merged is not None and desk.rollup is not None:
+        paused = f"PAUSED −{age(now_us - desk.rollup.taken_us)}{newer_words(desk)}"
+        return paused if desk.view.paused else desk.merged.words
     if desk.shown is None:
         return "READING" if desk.failure is None else "NO DATA"
+    return _mode_of_one(desk, desk.shown, now_us, refresh_s)
+
+
+def newer_words(desk: Desk) -> str:
+    """What has come in since the view was paused."""
+    return f", {desk.newer_rows:,} newer" if desk.newer_rows else ""
+
+
+def _mode_of_one(desk: Desk, shown: Snapshot, now_us: int, refresh_s: int) -> str:
     if desk.is_stale:
         return f"STALE −{age(desk.look_age_us)}"
-    old = age(now_us - desk.shown.taken_us)
+    old = age(now_us - shown.taken_us)
     replay = desk.view.replay
     if replay is not None:
         # What is shown may be older than the cursor by what judging takes: the header's time of the data says of when it is.
         return f"REPLAY ×{replay.speed:g} " + ("" if replay.is_playing else "standing ") + clock(desk.view.cursor_us)
     if desk.view.paused:
-        return f"PAUSED −{old}" + (f", {desk.newer_rows:,} newer" if desk.newer_rows else "")
+        return f"PAUSED −{old}{newer_words(desk)}"
     live = f"LIVE, judged −{age(desk.unjudged_us)}" if desk.unjudged_us else f"LIVE {refresh_s}s"
     return {Mode.LIVE: live, Mode.FINISHED: "FINISHED"}.get(desk.mode, desk.mode.value.upper())
+
+
+def with_states(line: Text, states: Sequence[SourceState], width: int, palette: Palette) -> Text:
+    """A line with how each of several ledgers stands at its right: in the room that there is, and more where one is in trouble,
+    which stands first."""
+    words, troubled = states_words(states), any(state.is_troubled for state in states)
+    line.rstrip()
+    room = max(width - line.cell_len - 3, width * 2 // 3 if troubled else 0)
+    if words:
+        line.truncate(max(width - min(len(words), room) - 2, 0), overflow="ellipsis", pad=True)
+        line.append(f"  {words}", style="bold" if troubled else palette.quiet)
+    return cut(line, width)
 
 
 def counts_line(known: Rollup, width: int, palette: Palette) -> Text:

@@ -36,8 +36,12 @@ class Notice:
 def absence(desk: Desk, ledger: Path) -> Notice | None:
     """Why there is nothing of this ledger to show yet; None where there is."""
     quoted = shlex.quote(str(ledger))
-    if desk.is_remembered and desk.failure is None:
+    if desk.rollup is not None and (desk.merged is not None or (desk.is_remembered and desk.failure is None)):
         return None
+    if desk.merged is not None:
+        return Notice(
+            "Reading the ledgers …", "None of them has been read yet; the third line says how each stands.", "q quits."
+        )
     if desk.shown is None and desk.failure is None:
         return Notice("Reading the ledger …", f"{quoted} is read and judged for the first time.", "q quits.")
     if desk.shown is None and desk.failure is not None:
@@ -50,7 +54,7 @@ def absence(desk: Desk, ledger: Path) -> Notice | None:
 def reading_notice(desk: Desk, ledger: Path) -> Notice | None:
     """Why a screen that draws the record itself has nothing to draw; what is remembered holds no record."""
     told = absence(desk, ledger)
-    if told is None and desk.shown is None:
+    if told is None and desk.record is None:
         quoted = shlex.quote(str(ledger))
         return Notice(
             "Reading the ledger …",

@@ -5,24 +5,27 @@ Invariant: every panel is as high as it is told to be, or lower; what does not f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 from console.core.detectors import Detector
 from console.core.held_capacity import HeldFigure
 from console.core.latency import Length
+from console.core.marks import SEVERITY_MARKS, Severity
 from console.core.overview import Overview, Stood
 from console.core.owners import Owners
 from console.core.page_map import PageMap
-from console.core.printable import printable, shorten
-from console.core.sheet import Shown
-from console.core.times import clock_ms
+from console.core.printable import counted, printable, shorten
+from console.core.sheet import SOURCE, Shown
+from console.core.source_states import SourceState
+from console.core.times import clock, clock_ms
 from console.tui.charts import blocks, braille, course, resampled
 from console.tui.incident_lines import state_words
 from console.tui.line_list import Line
 from console.tui.lineage_lines import strip_lines
-from console.tui.lines import severity_text, verdict_text
+from console.tui.lines import cut, severity_text, verdict_text
 from console.tui.notices import nothing_left
 from console.tui.palette import Palette
 from forensics.rows import rows_of
@@ -32,7 +35,7 @@ MOST_OPEN = 200
 
 def open_lines(figure: Overview, palette: Palette) -> list[Line]:
     """Incidents that nobody has acknowledged, gravest first, keyed by id."""
-    lines = [Line(s.incident.id, _open_line(s, palette)) for s in figure.incidents[:MOST_OPEN]]
+    lines = [Line(s.incident.key, _open_line(s, palette)) for s in figure.incidents[:MOST_OPEN]]
     if not lines:
         if not len(figure.left.rows):
             return nothing_left(figure.left, palette)
@@ -44,13 +47,45 @@ def open_lines(figure: Overview, palette: Palette) -> list[Line]:
 
 def _open_line(stood: Stood, palette: Palette) -> Text:
     incident = stood.incident
-    text = Text.assemble(severity_text(incident.severity, palette), f" {incident.id} ")
+    text = Text.assemble(severity_text(incident.severity, palette), f" {printable(incident.key)} ")
     worst = incident.worst
     if incident.counts[worst]:
         text.append_text(verdict_text(worst, palette, f"{incident.counts[worst]} "))
     text.append(f"{state_words(stood)} {incident.title}")
     text.end = ""
     return text
+
+
+def source_lines(
+    states: Sequence[SourceState],
+    is_open: Mapping[str, Mapping[Severity, int]],
+    palette: Palette,
+    width: int,
+    height: int,
+) -> list[Text]:
+    """Each ledger: how it stands, its open incidents, its fullest pool; what is wrong with it; how whole its record is."""
+    lines: list[Text] = []
+    for state in states:
+        line = Text(f" {state.words}", end="", style=palette.strong)
+        for severity, mark in SEVERITY_MARKS.items() if state.known else ():
+            n = is_open.get(state.name, {}).get(severity, 0)
+            line.append(f"  {mark.glyph}{n}", style=palette.severity(severity) if n else palette.quiet)
+        line.append(f"  held {state.held:.0%}" if state.held is not None else "")
+        lines.append(cut(line, width))
+        if state.trouble is not None:
+            told = f"   ! {printable(state.trouble.what)}; {printable(state.trouble.remedy)}"
+            lines += [
+                Text(part, end="", style="bold") for part in textwrap.wrap(told, width, subsequent_indent="     ")
+            ]
+        if state.known is not None:
+            known = state.known
+            words = (
+                f"   {counted(known.responses, 'response')}, {counted(known.rows, 'row')}, up to {clock(known.data_us)}"
+            )
+            lines.append(cut(Text(f"{words}; {known.record_words}", end="", style=palette.quiet), width))
+            saw = ", ".join(f"{detector.code} {detector.hits:,}" for detector in known.detectors if detector.hits)
+            lines.append(cut(Text(f"   saw something: {saw or 'none'}", end="", style=palette.quiet), width))
+    return [*lines[: height - 1], Text(" …", end="")] if len(lines) > height else lines
 
 
 def detector_lines(detectors: Sequence[Detector], palette: Palette, height: int) -> list[Text]:
@@ -126,7 +161,8 @@ def event_tail(events: Shown, palette: Palette, height: int) -> list[Text]:
     for row in rows_of(events.rows)[-height:] if height > 0 else []:
         text = Text(f" {clock_ms(row['t'])} ", end="", style=palette.quiet)
         text.append(f"{row['op']:<12}", style=palette.strong)
-        where = f"{printable(row['worker'])} {shorten(printable(row['rid']), 20)} {printable(row['says'])}"
+        source = f"{printable(row[SOURCE])} " if SOURCE in row else ""
+        where = f"{source}{printable(row['worker'])} {shorten(printable(row['rid']), 20)} {printable(row['says'])}"
         lines.append(text.append(where))
     none = "none among the latest; 7 looks at all" if events.left_out else "nothing in this range"
     return lines or [Text(f" {none}", end="", style=palette.quiet)]

@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from console.core.overview import overview, whole_words
+from console.core.overview import Overview, overview, whole_words
 from console.core.places import Place
 from console.core.printable import printable
+from console.core.standing_rows import open_by_source
 from console.tui.canvas import Canvas
 from console.tui.line_list import LineList
 from console.tui.lines import rule
@@ -24,6 +25,7 @@ from console.tui.overview_lines import (
     latency_lines,
     open_lines,
     overview_facts,
+    source_lines,
     strip_panel,
 )
 from console.tui.ranged_screen import RangedScreen
@@ -74,6 +76,13 @@ class OverviewScreen(RangedScreen):
         listed = self.query_one("#open", LineList)
         listed.show(open_lines(figure, palette), desk.view.incident)
         self.select(listed.cursor_key)
+        if desk.merged is not None:
+            listed.styles.height = above - 2
+            self.query_one("#detectors", Canvas).show([])
+            shown = source_lines(app.states, open_by_source(app.known), palette, right, above - 1)
+            self.query_one("#figures", Canvas).show([rule("LEDGERS", right, palette, "L one of them"), *shown])
+            self._draw_tail(figure, width, tail)
+            return
         listed.styles.height = max(min(len(figure.incidents) + 1, above - 7), 2)
         room = above - 2 - max(min(len(figure.incidents) + 1, above - 7), 2) if self.alone is None else above - 1
         self.query_one("#detectors", Canvas).show(
@@ -83,6 +92,10 @@ class OverviewScreen(RangedScreen):
             ]
         )
         self._draw_figures(right, above)
+        self._draw_tail(figure, width, tail)
+
+    def _draw_tail(self, figure: Overview, width: int, tail: int) -> None:
+        palette = self.palette
         words = figure.events.words if figure.events.hidden or figure.events.outside else "7 shows all"
         tail_lines = event_tail(figure.events, palette, tail)
         self.query_one("#tail", Canvas).show([rule("LATEST EVENTS", width, palette, words), *tail_lines])

@@ -91,7 +91,7 @@ class PromptActions(TableActions):
     def _values(self) -> Mapping[str, Sequence[str]]:
         known = self.desk.rollup
         return {
-            "incident": [i.id for i in known.incidents] if known else (),
+            "incident": [i.key for i in known.incidents] if known else (),
             "tenant": known.head["tenants"] if known else (),
             "sort": self.sort_columns() if known else (),
             "export": ("csv", "parquet", "jsonl", "md", "bundle", "svg"), "theme": list(THEMES), "ledger": self.ledgers,

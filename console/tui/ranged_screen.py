@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from functools import partial
 
+from console.core.merged import Record
 from console.core.places import Place
 from console.core.ranged import in_range, stretch
 from console.core.rollup import Rollup
-from console.core.snapshot import Snapshot
 from console.core.time_range import Span
 from console.core.times import clock
 from console.tui.background import BackgroundScreen
 
-_Key = tuple[Snapshot, tuple[int, int, int], str]
+_Key = tuple[Record, tuple[int, int, int], str]
 
 
 class RangedScreen(BackgroundScreen):
@@ -28,7 +28,7 @@ class RangedScreen(BackgroundScreen):
     def ranged(self) -> tuple[Rollup, str]:
         """What to draw, and of which stretch it is: nothing where that is the whole record."""
         app = self.console_app
-        known, shown, at = app.known, app.desk.shown, app.looking()
+        known, shown, at = app.known, app.desk.record, app.looking()
         if at.span == Span() and not (self.PLACE is Place.OVERVIEW and at.view.filter):
             self._counted = None
             return known, ""

@@ -25,7 +25,7 @@ from console.core.view import View
 from console.tui.app_base import Refused
 from console.tui.layout import BREAKPOINTS
 from console.tui.line_list import LineList
-from console.tui.lines import cut, footer, header, tab_line, view_line
+from console.tui.lines import cut, footer, header, tab_line, view_line, with_states
 from console.tui.notices import Notice
 from console.tui.palette import Palette, palette_of
 from console.tui.pane_zoom import PaneZoom
@@ -120,13 +120,16 @@ class DeskScreen(PaneZoom):
         if not self._is_there or self.has_class("-small"):
             return
         app, palette, width = self.console_app, self.palette, self.app.size.width
+        named = app.ledger_name + " ▾" * (len(app.ledgers) > 1)
         above = header(
-            app.desk, app.seen, app.ledger_name, app.now_us(), width, palette,
+            app.desk, app.seen, named, app.now_us(), width, palette,
             writes=app.around.may_write, refresh_s=app.refresh_s,
         )  # fmt: skip
         self.query_one("#header", Static).update(above)
         self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
-        self.query_one("#crumbs", Static).update(self._fault_line(width) or self.crumbs())
+        self.query_one("#crumbs", Static).update(
+            self._fault_line(width) or with_states(self.crumbs(), app.states, width, palette)
+        )
         hints = hints_of(self.PLACE)
         if self.alone is not None:
             hints = (replace(BY_ID["zoom_pane"], hint_words="all panes"), *hints)
@@ -140,7 +143,7 @@ class DeskScreen(PaneZoom):
             return cut(Text(f" {self.PLACE.value.capitalize()}", end="", style=self.palette.strong), width)
         at = app.looking()
         said = left_of(known, SHEET_OF[self.PLACE], at).words
-        return view_line(at, said, width, self.palette, known.record_words)
+        return view_line(at, said, width, self.palette, "" if app.is_all else known.record_words)
 
     def _fault_line(self, width: int) -> Text | None:
         """What is wrong with the picture as a whole, and what to do: on every screen in the same place."""

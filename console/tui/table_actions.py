@@ -92,6 +92,8 @@ class TableActions(DeskApp):
     def export_bundle(self) -> None:
         """Write the evidence of the incident that is open or selected, elsewhere of the range, made beside the event loop."""
         shown, at, incident = self.desk.shown, self.looking(), self.desk.incident
+        if self.desk.merged is not None:
+            raise Refused("evidence is of one ledger; L chooses it")
         if shown is None:
             raise Refused("the record has not been read yet; its evidence comes with the reading")
         if at.fault:
@@ -111,7 +113,7 @@ class TableActions(DeskApp):
 
     def _export_events(self, at: Looking, fmt: str) -> None:
         """All of range and filter, beside the event loop: it takes as long as the record is long."""
-        shown, known, view = self.desk.shown, self.known, self.desk.view
+        shown, known, view = self.desk.record, self.known, self.desk.view
         if shown is None:
             raise Refused(
                 "events are exported from the record, which has not been read yet; wait for the first picture"
@@ -138,7 +140,7 @@ class TableActions(DeskApp):
         that failed. Raises Refused."""
         stem, _, ending = name.rpartition(".")
         directory = self.around.exports
-        if directory.resolve().is_relative_to(self.source.path.resolve()):
+        if any(directory.resolve().is_relative_to(path.resolve()) for path in self.paths):
             raise Refused(
                 f"{directory} is inside the ledger: evidence is never written to; start the console elsewhere"
             )

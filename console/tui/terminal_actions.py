@@ -19,7 +19,7 @@ from console.core.printable import printable
 from console.core.snapshot import Snapshot
 from console.core.source import LedgerSource
 from console.core.standing_rows import with_standing
-from console.core.triage import State
+from console.core.triage import Entry, State
 from console.core.view import View
 from console.tui.app_base import DeskApp, Surroundings
 from console.tui.ascii_glyphs import in_ascii
@@ -70,16 +70,17 @@ class TerminalActions(DeskApp):
         self.to_terminal("".join(f"\x1b[?{mode}{'h' if self._has_mouse else 'l'}" for mode in _MOUSE_MODES))
         self.say("the mouse is the console's" if self._has_mouse else "the mouse is the terminal's; F2 takes it back")
 
-    def tell_opened(self, reading: Snapshot) -> None:
-        """Ring for what nobody has acknowledged and was not open at the last reading of this ledger; the title counts it."""
+    def tell_opened(self, reading: Snapshot, path: Path, said: tuple[Entry, ...]) -> None:
+        """Ring for what nobody has acknowledged and was not open at the last reading of this ledger, of which people `said`
+        something; the title counts it."""
         if not self.around.bell:
             return
-        known = with_standing(reading.rollup, self.said, self.now_us())
+        known = with_standing(reading.rollup, said, self.now_us())
         states = dict(zip((i.id for i in known.incidents), known.tables["incidents"]["state"].to_pylist(), strict=True))
         is_open = frozenset(id_ for id_, state in states.items() if State.OPEN in state)
-        before = self._heard_open.get(self.source.path)
-        self._heard_open[self.source.path] = is_open
-        name = printable(self.source.path.name)
+        before = self._heard_open.get(path)
+        self._heard_open[path] = is_open
+        name = printable(path.name)
         self.to_terminal(f"\x1b]2;{len(is_open)} open, {name}, kvwitness\x07")
         opened = [i for i in known.incidents if i.id in is_open - before] if before is not None else []
         for incident in opened[:_MOST_TOLD]:

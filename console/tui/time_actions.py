@@ -110,12 +110,14 @@ class TimeActions(DeskApp):
         )
         if not timed:
             raise Refused("no incident of this ledger has a time")
-        at = next((n for n, i in enumerate(timed) if i.id == self.desk.view.incident), None)
+        at = next((n for n, i in enumerate(timed) if i.key == self.desk.view.incident), None)
         chosen = timed[(at + by) % len(timed)] if at is not None else timed[0 if by > 0 else -1]
-        self.change(replace(self.desk.view, incident=chosen.id, cursor_us=chosen.first_seen_us))
+        self.change(replace(self.desk.view, incident=chosen.key, cursor_us=chosen.first_seen_us))
 
     def do_replay(self, text: str = "") -> None:
         """Play the record from what is pointed at, from its beginning where that is nothing or its end."""
+        if self.desk.merged is not None:
+            raise Refused("a replay is of one ledger; L chooses it")
         speeds = {f"{speed:g}": speed for speed in SPEEDS}
         if text and text.removeprefix("×") not in speeds:
             raise Refused(f"{text!r} is no speed; there are: {', '.join(speeds)}")

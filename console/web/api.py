@@ -34,7 +34,7 @@ from console.core.run_tables import RUN_TABLES, run_table
 from console.core.times import moment
 from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
-from console.web.feed import MOST_SUBSCRIBERS, Feed
+from console.web.feed import MOST_SUBSCRIBERS, AnyFeed
 from console.web.gate import Visitor
 from console.web.moves import REFUSALS, address_after, read_command
 from console.web.run_forms import RunForms
@@ -43,7 +43,7 @@ from console.web.tables import left_of, place_of, sheet_asked
 CHUNK_BYTES = 1 << 18
 
 
-def add_api(app: FastAPI, feed: Feed, views: Path, runs: RunForms) -> None:
+def add_api(app: FastAPI, feed: AnyFeed, views: Path, runs: RunForms) -> None:
     """Add the endpoints. `views`: the file of saved views; `runs`: what `/tables/runs` is made of."""
 
     @app.get("/api/charts/{name}")
@@ -125,6 +125,8 @@ def _file(name: str, fmt: str, asked: Asked, visitor: Visitor, runs: RunForms) -
 def _bundle(asked: Asked, visitor: Visitor) -> Exported:
     """The evidence of the incident that the address names, else of its range."""
     shown = asked.desk.shown
+    if asked.desk.merged is not None:
+        raise PageNotFound("Evidence is of one ledger: name it in the place of all.")
     if shown is None:
         raise NotReadYet
     scope = range_scope(shown, asked.span)
@@ -152,12 +154,12 @@ def _note_names(asked: Asked, visitor: Visitor, what: str) -> None:
 def _events_file(fmt: str, asked: Asked, visitor: Visitor) -> tuple[BinaryIO, str]:
     """All events of range and filter, on the disk until they are sent: there may be more of them than memory holds."""
     known = asked.rollup
-    if known is None or asked.kept is None:
+    if known is None or asked.desk.record is None:
         raise NotReadYet
     looked = Looked(parse_filter(asked.view.filter), asked.span, asked.now_us)
     file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 closed when it has been sent
     try:
-        done = export_events(known, asked.kept.events, looked, asked.view, fmt, _redaction(visitor), file)
+        done = export_events(known, asked.desk.record.events, looked, asked.view, fmt, _redaction(visitor), file)
     except BaseException:
         file.close()
         raise

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -24,19 +25,20 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from console.core.filter_language import FilterError
+from console.core.places import Place
 from console.core.run_start import RunSetting, StartRefused
 from console.core.saved_views import views_file
 from console.core.source import LedgerSource
 from console.core.time_range import BadRange, Span
 from console.core.triage import Entry, TriageError
 from console.core.view import View
-from console.core.view_link import BadLink, asks_absolute
+from console.core.view_link import BadLink, asks_absolute, to_link
 from console.notify.notifier import Notifier
 from console.web.api import add_api
 from console.web.asked import Asked, PageNotFound, ask, changed_link
 from console.web.charts import NotReadYet
 from console.web.fault import Fault, typed_of
-from console.web.feed import Feed
+from console.web.feed import AnyFeed, Feed
 from console.web.gate import Gate, Visitor
 from console.web.guard import Guard
 from console.web.intake import Intake, add_intake
@@ -64,16 +66,37 @@ def create_app(
     intake: Intake | None = None,
     views: Path | None = None,
 ) -> FastAPI:
-    """The application. `hosts`: names under which it may be asked for; `state`: the directory of what people say of
+    """The application over one ledger. `hosts`: names under which it may be asked for; `state`: the directory of what people say of
     incidents; `runs`: where runbooks keep theirs (else in `state`, for reading); `patience_s`: how long an answer waits for
     a reading, where it is not the feed's own; `notifier` runs as long as it does; `views`: the user's saved views.
     """
-    views = views or views_file()
     run_forms = RunForms(runs or RunSetting(state / "runbooks"), source.path)
-    feed, plotly = Feed(source, patience_s, beside=run_forms.state), _Plotly()
-    pages = Pages(source.path, plotly.path, gate, run_forms, views)
+    feed = Feed(source, patience_s, beside=run_forms.state)
     forms = TriageForms(state, source)
     feed.entries = forms.entries
+    app = app_of(feed, Parts(gate, hosts, run_forms, views or views_file()), notifier)
+    add_writing(app, feed, gate, forms, run_forms, intake)
+    add_metrics(app, {"": feed}, {"": notifier} if notifier else {})
+    return app
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an application is made of besides its feed. `hosts`: names under which it may be asked for; `views`: the user's saved
+    views.
+    """
+
+    gate: Gate
+    hosts: tuple[str, ...]
+    runs: RunForms
+    views: Path
+
+
+def app_of(feed: AnyFeed, parts: Parts, notifier: Notifier | None = None) -> FastAPI:
+    """The application over what a feed shows: screens, charts, files, and the stream of news. `notifier` runs as long as it
+    does."""
+    plotly = _Plotly()
+    pages = Pages(feed, plotly.path, parts.gate, parts.runs, parts.views)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -88,17 +111,23 @@ def create_app(
     app.state.feed = feed
     _add_screens(app, feed, pages)
     _add_refusals(app, feed, pages)
-    add_api(app, feed, views, run_forms)
-    _add_forms(app, gate, pages, forms, feed)
-    _add_run_forms(app, gate, run_forms, feed)
-    add_metrics(app, feed, notifier)
-    if intake is not None:
-        add_intake(app, feed, intake)
+    _add_login(app, parts.gate, pages)
+    add_api(app, feed, parts.views, parts.runs)
     app.add_api_route(plotly.path, plotly.answer, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
-    app.add_middleware(Guard, gate=gate, refusal=lambda asked: HTMLResponse(pages.login(asked, "no token"), 401))
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(Guard, gate=parts.gate, refusal=lambda asked: HTMLResponse(pages.login(asked, "no token"), 401))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(parts.hosts), www_redirect=False)
     return app
+
+
+def add_writing(
+    app: FastAPI, feed: Feed, gate: Gate, forms: TriageForms, runs: RunForms, intake: Intake | None
+) -> None:  # fmt: skip
+    """What is sent to one ledger's application: what people say of its incidents, what they ask of runbooks, alerts."""
+    _add_forms(app, gate, forms, feed)
+    _add_run_forms(app, gate, runs, feed)
+    if intake is not None:
+        add_intake(app, feed, intake)
 
 
 class _Plotly:
@@ -127,7 +156,7 @@ def address_of(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
+def _add_screens(app: FastAPI, feed: AnyFeed, pages: Pages) -> None:
     @app.get("/")
     async def root() -> RedirectResponse:
         return RedirectResponse("/overview", 303)
@@ -142,6 +171,9 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
         address = address_of(request)
         await feed.fresh()
         asked = await ask(feed, address)
+        elsewhere = _own_ledger(asked)
+        if elsewhere is not None:
+            return RedirectResponse(elsewhere, 303)
         if asks_absolute(request.url.query):
             return RedirectResponse(asked.link(), 303)
         visitor = visitor_of(request)
@@ -152,7 +184,15 @@ def _add_screens(app: FastAPI, feed: Feed, pages: Pages) -> None:
         app.add_api_route(path, screen, methods=["GET"], include_in_schema=False, response_model=None)
 
 
-def _said(feed: Feed) -> tuple[Entry, ...]:
+def _own_ledger(asked: Asked) -> str | None:
+    """Where the incident stands that is asked for among all ledgers."""
+    if asked.desk.merged is None or asked.view.place is not Place.INCIDENT:
+        return None
+    incident = asked.desk.incident_of(asked.view.incident)
+    return None if incident is None else to_link(asked.opened(incident.id, asked.view.rid, incident.source))
+
+
+def _said(feed: AnyFeed) -> tuple[Entry, ...]:
     """What people said of incidents; nothing where it cannot be read, so that all of them count as open."""
     try:
         return feed.entries()
@@ -160,7 +200,7 @@ def _said(feed: Feed) -> tuple[Entry, ...]:
         return ()
 
 
-def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
+def _add_refusals(app: FastAPI, feed: AnyFeed, pages: Pages) -> None:
     def answer(request: Request, words: str, status: int, error: Exception | None = None) -> Response:
         if request.url.path.startswith(("/api/", "/tables/")):
             code = {404: "not_found", 503: "not_read_yet"}.get(status, str(status))
@@ -171,8 +211,11 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
             typed_of(address_of(request)) if request.method == "GET" else ("/" + request.url.path.split("/")[1], None)
         )
         caller = Caller(back, visitor_of(request), fragment="x-fragment" in request.headers)
-        now = feed.source.now_us()
-        asked = Asked(feed.desk, feed.mark, View(), Span(), now, now, said=_said(feed))
+        now = feed.now_us()
+        view = View(ledger=feed.name if feed.ledgers else None)
+        asked = Asked(
+            feed.desk, feed.mark, view, Span(), now, now, said=_said(feed), ledgers=feed.ledgers, states=feed.states
+        )
         if status == 400:
             fault = Fault(words, back, typed, error.at if isinstance(error, FilterError) else None)
             return HTMLResponse(pages.unreadable(asked, caller, fault), status)
@@ -203,7 +246,7 @@ def _add_refusals(app: FastAPI, feed: Feed, pages: Pages) -> None:
         return answer(request, words, error.status_code)
 
 
-def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed: Feed) -> None:
+def _add_login(app: FastAPI, gate: Gate, pages: Pages) -> None:
     @app.get("/login")
     async def ask_for_token() -> HTMLResponse:
         return HTMLResponse(pages.login("/overview", ""))
@@ -216,6 +259,8 @@ def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed:
             return HTMLResponse(pages.login(target, "wrong token"), 401)
         return RedirectResponse(_local(target), 303, {"set-cookie": gate.set_cookie(token)})
 
+
+def _add_forms(app: FastAPI, gate: Gate, forms: TriageForms, feed: Feed) -> None:
     @app.post("/incidents/{incident_id}/triage")
     async def triage(request: Request, incident_id: str) -> Response:
         form = await _form(request)
@@ -225,7 +270,8 @@ def _add_forms(app: FastAPI, gate: Gate, pages: Pages, forms: TriageForms, feed:
         if incident is None:
             raise PageNotFound("There is no such incident in this ledger.")
         await asyncio.to_thread(forms.write, visitor, incident, form)
-        return RedirectResponse(f"/incidents/{quote(incident.id)}", 303)
+        view = View(Place.INCIDENT, incident=incident.id, ledger=feed.name if feed.ledgers else None)
+        return RedirectResponse(to_link(view), 303)
 
 
 def _add_run_forms(app: FastAPI, gate: Gate, forms: RunForms, feed: Feed) -> None:
@@ -233,8 +279,9 @@ def _add_run_forms(app: FastAPI, gate: Gate, forms: RunForms, feed: Feed) -> Non
     async def act(request: Request) -> Response:
         form = await _form(request)
         visitor = check_writer(gate, visitor_of(request), request, form)
-        subject = await asyncio.to_thread(forms.act, visitor, form, feed.source.now_us())
-        return RedirectResponse(f"/runs#run-{quote(subject)}", 303)
+        subject = await asyncio.to_thread(forms.act, visitor, form, feed.now_us())
+        view = View(Place.RUNS, ledger=feed.name if feed.ledgers else None)
+        return RedirectResponse(f"{to_link(view)}#run-{quote(subject)}", 303)
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -12,28 +12,30 @@ from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlencode
 
 from console.core.desk import Desk
+from console.core.ledger_names import ALL_LEDGERS
 from console.core.looking import Looking, looking, now_words, range_now
 from console.core.nearest import Nearest, nearest_of, shifted
 from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, own_words
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
-from console.core.places import Place
+from console.core.places import MERGED, Place
 from console.core.printable import printable
 from console.core.ranged import in_range
 from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 from console.core.sorting import sort_fault
+from console.core.source_states import SourceState
 from console.core.standing_rows import with_standing
 from console.core.time_moves import extent
 from console.core.time_range import ALL, Span, parse_range
 from console.core.triage import Entry
 from console.core.view import Cue, Mode, View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link, to_query
-from console.web.feed import Feed
+from console.web.feed import AnyFeed
 from console.web.kept import Kept
 from console.web.replaying import Replaying, replaying
 
-BESIDE = frozenset({"theme", "before", "after", "next"})
+BESIDE = frozenset({"theme", "before", "after", "next", "of"})
 """What an address may hold that is no part of the view: how a chart is coloured, where a list of events goes on."""
 
 
@@ -54,7 +56,8 @@ class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
     `said`: what people said of incidents. `kept`: what was worked out of the snapshot; None as long as there is none.
-    `replaying`: where a replay stands; its desk shows the record as it was there.
+    `replaying`: where a replay stands; its desk shows the record as it was there. `ledgers`: names of all that can be looked at,
+    where several are served; `states`: how each stands, where all are looked at.
     """
 
     desk: Desk
@@ -66,6 +69,8 @@ class Asked:
     beside: Mapping[str, str] = field(default_factory=dict)
     kept: Kept | None = None
     replaying: Replaying | None = None
+    ledgers: tuple[str, ...] = ()
+    states: tuple[SourceState, ...] = ()
     said: tuple[Entry, ...] = ()
 
     @property
@@ -87,9 +92,9 @@ class Asked:
 
     def counted(self, place: Place) -> Rollup | None:
         """The same with the figures of `place` counted of the range. Raises FilterError, QueryStopped."""
-        if self.rollup is None or self.kept is None:
-            return self.rollup
-        return in_range(place, self.rollup, self.kept.snapshot, self.looking)
+        if self.rollup is None:
+            return None
+        return in_range(place, self.rollup, self.desk.record, self.looking)
 
     def link(self, **changes: object) -> str:
         """The address of the view with changes."""
@@ -99,17 +104,20 @@ class Asked:
         """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
         seen = self.view
         view = View(
-            place, seen.range, seen.back, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay
-        )
+            place, seen.range, seen.back, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay,
+            ledger=seen.ledger,
+        )  # fmt: skip
         return gone_to(view, place)
 
     def tab(self, place: Place) -> str:
         """The address of another screen."""
         return to_link(self.at(place))
 
-    def opened(self, incident_id: str, rid: str | None = None) -> View:
-        """The view of an incident, at its own time."""
+    def opened(self, incident_id: str, rid: str | None = None, source: str = "") -> View:
+        """The view of an incident, at its own time; in the ledger `source` where several are looked at."""
         view = replace(self.at(Place.INCIDENT), incident=incident_id, rid=rid)
+        if source:  # the filter was of all ledgers; its own ledger knows its time
+            return replace(view, ledger=source, filter="")
         return view if self.rollup is None else at_own_time(view, self.rollup.span)
 
     @cached_property
@@ -132,14 +140,27 @@ class Asked:
         """The address of the list that an incident was opened from, with the range of then."""
         return to_link(given_back(self.at(Place.INCIDENTS)))
 
-    def open(self, incident_id: str) -> str:
+    def open(self, incident_id: str, source: str = "") -> str:
         """The address of an incident."""
-        return to_link(self.opened(incident_id))
+        return to_link(self.opened(incident_id, source=source))
+
+    def in_ledger(self, name: str) -> str:
+        """The address of the same screen of another ledger, or of all of them."""
+        place = Place.INCIDENTS if self.view.place is Place.INCIDENT else self.view.place
+        if name == ALL_LEDGERS and place not in MERGED:
+            place = Place.OVERVIEW
+        seen = self.view
+        return to_link(View(place, seen.range, filter=seen.filter, ledger=name))
+
+    @property
+    def of_ledger(self) -> str:
+        """What an address of a form that has no view says of the ledger."""
+        return "" if self.view.ledger is None else "?" + to_query(View(ledger=self.view.ledger))
 
     def around(self, incident_id: str) -> str:
         """The address of the page map around an incident."""
         seen = self.view
-        view = View(Place.PAGES, cursor_us=seen.cursor_us, mode=seen.mode, replay=seen.replay)
+        view = View(Place.PAGES, cursor_us=seen.cursor_us, mode=seen.mode, replay=seen.replay, ledger=seen.ledger)
         return to_link(replace(view, incident=incident_id))
 
     @property
@@ -157,10 +178,11 @@ class Asked:
 
     @property
     def carried_pairs(self) -> list[tuple[str, str]]:
-        """What of the query goes along with a form whatever is looked at there: a replay, else nothing."""
-        if self.view.replay is None:
-            return []
-        return parse_qsl(to_query(View(mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)))
+        """What of the query goes along with a form whatever is looked at there: a replay, and the ledger."""
+        seen = View(ledger=self.view.ledger)
+        if self.view.replay is not None:
+            seen = replace(seen, mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)
+        return parse_qsl(to_query(seen))
 
     @property
     def replay_link(self) -> str:
@@ -169,7 +191,7 @@ class Asked:
         return to_link(replace(self.view.on(Cue.PLAY), cursor_us=self.view.cursor_us or first))
 
 
-async def ask(feed: Feed, address: str) -> Asked:
+async def ask(feed: AnyFeed, address: str) -> Asked:
     """Read an address (path and query) over what the feed shows, or over the record as it was where the address replays it.
 
     Raises BadLink, BadRange, TriageError and PastFailed.
@@ -195,20 +217,32 @@ async def ask(feed: Feed, address: str) -> Asked:
     return replace(asked, desk=desk, view=view, span=span, now_us=now, kept=past, replaying=stands)
 
 
-def _read(feed: Feed, address: str) -> Asked:
+def _read(feed: AnyFeed, address: str) -> Asked:
     path, _, query = address.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     beside = {name: value for name, value in pairs if name in BESIDE}
     rest = urlencode([pair for pair in pairs if pair[0] not in BESIDE], quote_via=quote)
-    desk, clock = feed.desk, feed.source.now_us()
+    desk, clock = feed.desk, feed.now_us()
     known = desk.rollup
-    view = from_link(f"{path}?{rest}" if rest else path)
-    view = view if known is None else opened_by_address(view, known.span)
+    view = _of_feed(from_link(f"{path}?{rest}" if rest else path), feed)
+    view = view if known is None or desk.merged is not None else opened_by_address(view, known.span)
     now = clock if known is None else range_now(known, view, clock)
     span = Span() if known is None else view.range.resolve(now, known.span)
     if known is not None and asks_absolute(rest):
         view = absolute(view, now, known.span)
-    return Asked(replace(desk, view=view), feed.mark, view, span, now, clock, beside, feed.kept)
+    return Asked(
+        replace(desk, view=view), feed.mark, view, span, now, clock, beside, feed.kept, None, feed.ledgers, feed.states
+    )
+
+
+def _of_feed(view: View, feed: AnyFeed) -> View:
+    """The view with the ledger that the feed is of, where several are served, else without. Raises BadLink where it names another."""
+    if view.ledger not in (None, feed.name):
+        there = ", ".join(feed.ledgers or (feed.name,))
+        raise BadLink(f"there is no ledger {printable(view.ledger)} here; there are: {there}")
+    if feed.name == ALL_LEDGERS and view.replay is not None:
+        raise BadLink("a replay is of one ledger: name it in the place of all")
+    return replace(view, ledger=feed.name if feed.ledgers else None)
 
 
 def changed_link(address: str, range_text: str, filter_text: str) -> str:

@@ -36,6 +36,8 @@ def chart(name: str, asked: Asked, theme: str) -> Figure:
     """The chart of that name as Plotly takes it. Raises PageNotFound, NotReadYet, BadLink, FilterError."""
     if name not in _CHARTS:
         raise PageNotFound(f"There is no chart {printable(name)}. There are: {', '.join(_CHARTS)}.")
+    if asked.desk.merged is not None:
+        raise PageNotFound("Charts are of one ledger: name it in the place of all.")
     figure = _CHARTS[name](asked, theme)
     for at, is_mark in ((asked.view.cursor_us, False), (asked.view.mark_us, True)):
         if at is not None:

@@ -28,11 +28,12 @@ class EventList:
 
 def event_list(asked: Asked) -> EventList:
     """The page of events that is asked for. Raises BadLink, FilterError."""
-    if asked.kept is None:
+    record = asked.desk.record
+    if record is None:
         assert asked.rollup is not None
         sheet = asked.rollup.sheets["events"]
         return EventList(sheet, left_of(sheet, asked), None, None)
-    wanted, events = parse_filter(asked.view.filter), asked.kept.events
+    wanted, events = parse_filter(asked.view.filter), record.events
     before, after = _key(asked, "before"), _key(asked, "after")
     if before is None and after is None and asked.view.cursor_us is not None:
         before = EventKey(asked.view.cursor_us + 1, "", 0, 0)  # up to what is pointed at
@@ -55,7 +56,7 @@ def _listed(asked: Asked, page: EventPage) -> EventList:
 def _link(asked: Asked, name: str, key: EventKey) -> str:
     address = asked.link()
     return f"{address}{'&' if '?' in address else '?'}" + urlencode(
-        {name: f"{key.t_us},{key.epoch},{key.seq},{key.worker}"}
+        {name: f"{key.t_us},{key.epoch},{key.seq},{key.worker}", **({"of": key.source} if key.source else {})}
     )
 
 
@@ -66,4 +67,4 @@ def _key(asked: Asked, name: str) -> EventKey | None:
     t, epoch, seq, worker = [*text.split(",", 3), "", "", ""][:4]
     if not all(part.isascii() and part.isdigit() for part in (t, epoch, seq)):
         raise BadLink(f"{name} is {text!r}; it has to be a place in the list, as the list's own links say it")
-    return EventKey(int(t), worker, int(epoch), int(seq))
+    return EventKey(int(t), worker, int(epoch), int(seq), source=asked.beside.get("of", ""))

@@ -1,4 +1,4 @@
-"""The feed: one reader of the ledger for all browsers, and who is waiting for news of it.
+"""The feed: one reader of a ledger for all browsers, and who is waiting for news of it.
 
 Invariant: at most one reading at a time, in a thread; nobody waits for one where there is anything to show, and a
 subscriber that is slow gets the newest state, never a queue.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 from console.core.desk import Desk
 from console.core.live_edge import Looked
 from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
+from console.core.source_states import SourceState
 from console.core.triage import Entry
 from console.web.kept import Kept
 from console.web.past import Past
@@ -28,33 +30,101 @@ FIRST_PATIENCE_S, PATIENCE_S = 1.0, 0.1
 """How long an answer waits for a reading: where there is nothing to show yet, and where there is something older."""
 
 
-class Feed:
-    """Holds the desk of the web console. `patience_s` replaces both patiences; `beside` names the state of what pages show
-    besides the ledger: another one is news too.
-    """
+class AnyFeed(ABC):
+    """A desk, and who waits for news of it. `name`: of its ledger; `ledgers`: where several are served, what can be looked at."""
 
-    def __init__(
-        self, source: LedgerSource, patience_s: float | None = None, *, beside: Callable[[], object] = lambda: None
-    ) -> None:
-        self.source, self.desk = source, Desk(remembered=source.remembered())
+    desk: Desk
+    kept: Kept | None = None
+    past: Past
+
+    def __init__(self, born_us: int, name: str, ledgers: tuple[str, ...]) -> None:
+        self.name, self.ledgers = name, ledgers
         self.subscribers = 0
         self.closing = False
-        self._life, self._shown = f"{source.now_us():x}", 0
-        self._patience_s = patience_s
-        self._beside, self._seen_beside = beside, beside()
+        self._life, self._shown = f"{born_us:x}", 0
         self._changed = asyncio.Condition()
-        self._looking: asyncio.Task[None] | None = None
-        self._edge: asyncio.Task[None] | None = None
-        self._began = self._next_look = self._next_edge = self._told_stale = 0.0
-        self.kept: Kept | None = None
-        self.past = Past(patience_s)
+        self.told: list[Callable[[], Awaitable[None]]] = []
         self.entries: Callable[[], tuple[Entry, ...]] = tuple
-        """Reads what people said of this ledger's incidents."""
+        """Reads what people said of the incidents that are shown."""
 
     @property
     def mark(self) -> str:
         """Names what is shown, and the life of this server: another server's marks are never taken for its own."""
         return f"{self._life}.{self._shown}"
+
+    @property
+    @abstractmethod
+    def states(self) -> tuple[SourceState, ...]:
+        """How each of several ledgers that are looked at stands."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The clock, us UTC."""
+
+    @abstractmethod
+    async def fresh(self) -> Desk:
+        """The desk, after a look at what is not of this second; as it is where that takes long."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Look for news while anybody waits for it."""
+
+    async def tell(self) -> None:
+        """There is something new."""
+        async with self._changed:
+            self._shown += 1
+            self._changed.notify_all()
+        for hear in self.told:
+            await hear()
+
+    async def close(self) -> None:
+        """Let every subscriber go."""
+        self.closing = True
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def news(self, seen: str) -> AsyncIterator[str]:
+        """Marks after `seen`, the newest only, until the feed closes."""
+        self.subscribers += 1
+        try:
+            while not self.closing:
+                async with self._changed:
+                    while not self.closing and self.mark == seen:
+                        await self._changed.wait()
+                if self.closing:
+                    return
+                seen = self.mark
+                yield seen
+        finally:
+            self.subscribers -= 1
+
+
+class Feed(AnyFeed):
+    """Of one ledger. `patience_s` replaces both patiences; `beside` names the state of what pages show besides the ledger:
+    another one is news too.
+    """
+
+    def __init__(
+        self, source: LedgerSource, patience_s: float | None = None, *, beside: Callable[[], object] = lambda: None,
+        name: str = "", ledgers: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(source.now_us(), name or source.path.resolve().name, ledgers)
+        self.source, self.desk = source, Desk(remembered=source.remembered())
+        self._patience_s = patience_s
+        self._beside, self._seen_beside = beside, beside()
+        self._looking: asyncio.Task[None] | None = None
+        self._edge: asyncio.Task[None] | None = None
+        self._began = self._next_look = self._next_edge = self._told_stale = 0.0
+        self.past = Past(patience_s)
+
+    @property
+    def states(self) -> tuple[SourceState, ...]:
+        """None: it is of one ledger."""
+        return ()
+
+    def now_us(self) -> int:
+        """The clock of the source."""
+        return self.source.now_us()
 
     async def fresh(self) -> Desk:
         """The desk, after a look at the ledger if the last one is not of this second; as it is where that takes long."""
@@ -77,7 +147,7 @@ class Feed:
         now = time.monotonic()
         if self.desk.is_overdue != was_overdue or (self.desk.is_stale and now >= self._told_stale + STALE_TELL_S):
             self._told_stale = now
-            await self._tell()
+            await self.tell()
 
     def _patience(self) -> float:
         if self._patience_s is not None:
@@ -99,7 +169,7 @@ class Feed:
                 self._take(reading, beyond)
             if reading is not None or beside != self._seen_beside:
                 self._seen_beside = beside
-                await self._tell()
+                await self.tell()
         finally:
             self._next_look = time.monotonic() + max(POLL_SECONDS / 2, REST_FACTOR * took)
             self._looking = None
@@ -121,7 +191,7 @@ class Feed:
             if found is not None:
                 self.desk = before.offer_edge(*found)
             if self.desk.live is not before.live:
-                await self._tell()
+                await self.tell()
         finally:
             self._next_edge = time.monotonic() + EDGE_SECONDS
             self._edge = None
@@ -143,11 +213,6 @@ class Feed:
         if self.desk.shown is not None and (self.kept is None or self.kept.snapshot is not self.desk.shown):
             self.kept = Kept(self.desk.shown)
 
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._shown += 1
-            self._changed.notify_all()
-
     async def run(self) -> None:
         """Look for news while anybody waits for it."""
         while not self.closing:
@@ -156,24 +221,3 @@ class Feed:
                 self._look_at_edge()
                 await self._tell_of_age()
             await asyncio.sleep(POLL_SECONDS)
-
-    async def close(self) -> None:
-        """Let every subscriber go."""
-        self.closing = True
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def news(self, seen: str) -> AsyncIterator[str]:
-        """Marks after `seen`, the newest only, until the feed closes."""
-        self.subscribers += 1
-        try:
-            while not self.closing:
-                async with self._changed:
-                    while not self.closing and self.mark == seen:
-                        await self._changed.wait()
-                if self.closing:
-                    return
-                seen = self.mark
-                yield seen
-        finally:
-            self.subscribers -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from fastapi import FastAPI, Header
@@ -34,16 +34,39 @@ _BOUNDS = ("soonest", "latest")
 _WAITING = "waiting"
 
 
-def add_metrics(app: FastAPI, feed: Feed, notifier: Notifier | None) -> None:
-    """Serve them. A scrape looks at the ledger as a browser does."""
+def add_metrics(app: FastAPI, feeds: Mapping[str, Feed], notifiers: Mapping[str, Notifier]) -> None:
+    """Serve them; a scrape looks at each ledger as a browser does. `feeds` by the names of their ledgers: where there are
+    several, every figure has a label `ledger`.
+    """
 
     @app.get(PATH)
     async def metrics(accept: Annotated[str, Header()] = "") -> Response:
-        desk = await feed.fresh()
+        desks = await asyncio.gather(*(feed.fresh() for feed in feeds.values()))
+        found = {
+            name: RecordCollector(desk, feed.source.now_us(), notifiers.get(name))
+            for (name, feed), desk in zip(feeds.items(), desks, strict=True)
+        }
         encode, kind = choose_encoder(accept)
         registry = CollectorRegistry()
-        registry.register(RecordCollector(desk, feed.source.now_us(), notifier))
+        registry.register(LedgersCollector(found) if len(found) > 1 else next(iter(found.values())))
         return Response(await asyncio.to_thread(encode, registry), headers={"content-type": kind})
+
+
+class LedgersCollector(Collector):
+    """One scrape of several ledgers, by name."""
+
+    def __init__(self, parts: Mapping[str, Collector]) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        families: dict[str, Metric] = {}
+        for ledger, part in self._parts.items():
+            for metric in part.collect():
+                family = families.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+                for sample in metric.samples:
+                    family.add_sample(sample.name, {"ledger": ledger, **sample.labels}, sample.value)
+        yield from families.values()
 
 
 class RecordCollector(Collector):

@@ -19,10 +19,10 @@ from console.core.filter_language import FilterError, parse_filter, with_value
 from console.core.nearest import shifted
 from console.core.own_time import given_back, swapped
 from console.core.page_view import next_mark
-from console.core.places import TABS, Place
+from console.core.places import MERGED, TABS, Place
 from console.core.printable import printable
 from console.core.rollup import Rollup
-from console.core.saved_views import SavedViewError, load_views
+from console.core.saved_views import SavedViewError, load_views, of_ledger
 from console.core.time_moves import extent, marked, moment_in, pointed, stepped, zoomed
 from console.core.time_range import ALL, BadRange, parse_range
 from console.core.view import SPEEDS, Cue, Mode, Sort, View
@@ -70,7 +70,9 @@ def address_after(asked: Asked, action: Action, argument: str, views: Path) -> s
     if action.id == "export":
         return _file(asked, argument)
     if action.id == "view":
-        return to_link(_saved(views, argument))
+        return to_link(_saved(views, argument, asked))
+    if action.id == "ledger":
+        return _other_ledger(asked, argument)
     if action.id not in MOVES:
         raise CommandError(f"{action.words}: the page does that, it has no address")
     return to_link(MOVES[action.id](asked, argument))
@@ -99,14 +101,22 @@ def _file(asked: Asked, fmt: str) -> str:
     return f"/tables/{MAIN[asked.view.place]}.{fmt}?{query}"
 
 
-def _saved(views: Path, name: str) -> View:
+def _other_ledger(asked: Asked, name: str) -> str:
+    if name not in asked.ledgers:
+        there = ", ".join(asked.ledgers) or "one ledger only"
+        raise CommandError(f"there is no ledger {printable(name)}; there are: {printable(there)}")
+    return asked.in_ledger(name)
+
+
+def _saved(views: Path, name: str, asked: Asked) -> View:
+    """A saved view, of the ledger that is looked at where it names none."""
     saved = load_views(views)
     if name in saved.faults:
         raise SavedViewError(f"{name} cannot be opened: {saved.faults[name]}")
     if name not in saved.views:
         there = ", ".join(sorted(saved.views)) or "none yet; V saves one in the terminal"
         raise SavedViewError(f"there is no saved view {printable(name)}; there are: {there}")
-    return saved.views[name]
+    return of_ledger(saved.views[name], asked.view.ledger)
 
 
 def _paused(asked: Asked, _: str) -> View:
@@ -123,6 +133,8 @@ def _replay(asked: Asked, text: str) -> View:
     if text and text.removeprefix("×") not in speeds:
         raise CommandError(f"{printable(text)} is no speed; there are: {', '.join(speeds)}")
     first, last = _looked(asked)
+    if asked.desk.merged is not None:
+        raise CommandError("a replay is of one ledger; L chooses it")
     view = asked.view.on(Cue.PLAY)
     if view.replay is None:
         raise CommandError("this view cannot be replayed")
@@ -196,17 +208,18 @@ def _sorted(asked: Asked, text: str) -> View:
 
 def _incident(asked: Asked, incident_id: str) -> View:
     known = _known(asked)
-    if known.incident(incident_id) is None:
-        there = ", ".join(i.id for i in known.incidents[:5]) or "none"
-        raise PageNotFound(f"there is no incident {printable(incident_id)}; there are: {there}")
-    return asked.opened(incident_id)
+    incident = known.incident(incident_id)
+    if incident is None:
+        there = ", ".join(i.key for i in known.incidents[:5]) or "none"
+        raise PageNotFound(f"there is no incident {printable(incident_id)}; there are: {printable(there)}")
+    return asked.opened(incident.id if incident.source else incident_id, source=incident.source)
 
 
 def _response(asked: Asked, rid: str) -> View:
     incident = next((i for i in _known(asked).incidents if rid in i.rids), None)
     if incident is None:
         raise PageNotFound(f"no incident concerns a response {printable(rid)}")
-    return asked.opened(incident.id, rid)
+    return asked.opened(incident.id, rid, incident.source)
 
 
 def _page(asked: Asked, number: str) -> View:
@@ -276,7 +289,7 @@ def _incident_by(by: int) -> Callable[[Asked, str], View]:
         if not listed:
             raise PageNotFound("no incident of this ledger has a time")
         times = [i.first_seen_us or 0 for i in listed]
-        here = next((n for n, i in enumerate(listed) if i.id == asked.view.incident), None)
+        here = next((n for n, i in enumerate(listed) if i.key == asked.view.incident), None)
         if here is None:
             at = asked.view.cursor_us
             here = -1 if by > 0 else 0
@@ -284,13 +297,18 @@ def _incident_by(by: int) -> Callable[[Asked, str], View]:
         chosen = listed[(here + by) % len(listed)]
         if asked.view.place is Place.INCIDENT:
             return asked.opened(chosen.id)
-        return replace(asked.view, incident=chosen.id, cursor_us=chosen.first_seen_us)
+        return replace(asked.view, incident=chosen.key, cursor_us=chosen.first_seen_us)
 
     return move
 
 
 def _to(place: Place) -> Callable[[Asked, str], View]:
-    return lambda asked, _: asked.at(place)
+    def move(asked: Asked, _: str) -> View:
+        if asked.desk.merged is not None and place not in MERGED:
+            raise CommandError(f"{place.capitalize()} is of one ledger; L chooses it")
+        return asked.at(place)
+
+    return move
 
 
 MOVES: dict[str, Callable[[Asked, str], View]] = {

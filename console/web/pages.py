@@ -19,7 +19,7 @@ from console.core.lineage import Lineage
 from console.core.marks import SEVERITY_MARKS, VERDICT_MARKS
 from console.core.overview import overview, stood_of
 from console.core.own_time import own_words
-from console.core.places import Place
+from console.core.places import MERGED, Place
 from console.core.pool_names import pool_name
 from console.core.prefill_rank import prefill_rank
 from console.core.printable import counted, printable, ranges, shorten
@@ -28,7 +28,7 @@ from console.core.run_list import STEP_MARKS, expectation, located, next_words, 
 from console.core.run_tables import in_order_of
 from console.core.saved_views import saved_links
 from console.core.sheet import Sheet
-from console.core.standing_rows import open_by_severity
+from console.core.standing_rows import open_by_severity, open_by_source
 from console.core.standing_words import silence_words, standing_words
 from console.core.time_range import ALL
 from console.core.times import age, clock, clock_ms, duration, moment
@@ -39,6 +39,7 @@ from console.web.asked import Asked, OutsideRecord, PageNotFound, area_asked
 from console.web.charts import held_asked, latency_asked, what_if
 from console.web.event_list import event_list
 from console.web.fault import Fault
+from console.web.feed import AnyFeed, Feed
 from console.web.gate import Gate, Visitor
 from console.web.keys import web_key
 from console.web.lineage_svg import draw
@@ -65,11 +66,12 @@ class Caller:
 
 
 class Pages:
-    """Renders pages of one ledger. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here;
+    """Renders what a feed shows. `plotly`: the address of its script; `runs`: runbooks, and what was asked of them here;
     `views`: the file of saved views.
     """
 
-    def __init__(self, ledger: Path, plotly: str, gate: Gate, runs: RunForms, views: Path) -> None:
+    def __init__(self, feed: AnyFeed, plotly: str, gate: Gate, runs: RunForms, views: Path) -> None:
+        ledger = feed.source.path if isinstance(feed, Feed) else Path(feed.name)
         self._ledger, self._plotly, self._gate, self._runs, self._views = ledger, plotly, gate, runs, views
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
@@ -104,6 +106,8 @@ class Pages:
 
     def _screen(self, asked: Asked, caller: Caller) -> str:
         place = asked.view.place
+        if asked.desk.merged is not None and place not in MERGED:
+            raise PageNotFound(_of_one_ledger(asked))
         if place is Place.RUNS:
             return self._render(
                 "runs.html", asked, caller, title="Runbook", words_of=run_words,
@@ -128,12 +132,23 @@ class Pages:
 
     def _overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
         known = asked.counted(Place.OVERVIEW) or known
+        if asked.desk.merged is not None:
+            return self._all_overview(asked, known, caller)
         seen = overview(known, asked.looking, asked.said, asked.clock_us)
         rows = seen.events.rows
         latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
         return self._render(
             "overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, most=MOST_LATEST,
             detectors=self._grid("detectors", asked, MOST_ROWS), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
+        )  # fmt: skip
+
+    def _all_overview(self, asked: Asked, known: Rollup, caller: Caller) -> str:
+        seen = overview(known, asked.looking, asked.said, asked.clock_us)
+        rows = seen.events.rows
+        latest = replace(seen.events, rows=rows.slice(max(len(rows) - MOST_LATEST, 0)))
+        return self._render(
+            "all_overview.html", asked, caller, title="Overview", seen=seen, tenant_words=tenant_words, most=MOST_ROWS,
+            is_open=open_by_source(known), latest=grid(known.sheets["events"], latest, asked, MOST_LATEST),
         )  # fmt: skip
 
     def _incidents(self, asked: Asked, known: Rollup, caller: Caller) -> str:
@@ -228,9 +243,9 @@ class Pages:
                 "trouble": trouble_of(desk, asked.clock_us),
                 "asked": asked, "view": asked.view, "mark": asked.mark, "ledger": self._ledger, "severities": SEVERITY_MARKS,
                 "verdicts": VERDICT_MARKS, "Verdict": Verdict, "by_severity": open_by_severity(known) if known else None,
-                "places": PLACES, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
+                "places": PLACES if desk.merged is None else MERGED, "plotly": self._plotly, "address": caller.address, "visitor": visitor,
                 "may_write": visitor is not None and self._gate.may_write(visitor), "shortcuts": shortcuts(asked.view.place),
-                "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views),
+                "helped": helped(asked.view.place), "orders": ORDERED["severity"], "views": saved_links(self._views, asked.view.ledger),
                 "role": visitor.role.value if visitor else "", "writes": self._gate.can_write,
                 # The query of the view for charts and tables, which have no screen of their own.
                 "whole": ALL, "query": to_query(replace(asked.view, place=Place.OVERVIEW)),
@@ -240,6 +255,15 @@ class Pages:
                 "own_words": own_words, **values,
             }
         )  # fmt: skip
+
+
+def _of_one_ledger(asked: Asked) -> str:
+    place, incident = asked.view.place, asked.view.incident
+    if place is not Place.INCIDENT:
+        return f"{place.capitalize()} is of one ledger; choose it in the place of all."
+    known = asked.rollup.incidents if asked.rollup else ()
+    there = ", ".join(i.key for i in known if i.id == incident) or "none of that id"
+    return f"There is no incident {printable(incident)}, or more than one; there are: {printable(there)}."
 
 
 def _proofs(known: Lineage | None) -> dict[int, str]:

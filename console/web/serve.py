@@ -10,17 +10,22 @@ import errno
 import ipaddress
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from console.core.run_start import RunSetting
 from console.core.source import LedgerSource
+from console.notify.notifier import Notifier
 from console.web.app import create_app
 from console.web.errors import ServeError
-from console.web.feed import Feed
+from console.web.feed import AnyFeed
 from console.web.gate import TOKEN_VARIABLE, Gate, load_tokens
+from console.web.intake import Intake
 from console.web.outside import load_intake, load_notifier
+from console.web.several import SeveralLedgers
 
 __all__ = ["ServeError", "serve"]
 
@@ -31,18 +36,19 @@ GRACE_SECONDS = 1
 class _Server(uvicorn.Server):
     """Ends the event streams first: uvicorn would wait for them until its grace is over, and then tear them."""
 
-    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+    def __init__(self, config: uvicorn.Config, feeds: Sequence[AnyFeed]) -> None:
         super().__init__(config)
-        self._feed = feed
+        self._feeds = feeds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let the listeners go, then end."""
-        await self._feed.close()
+        for feed in self._feeds:
+            await feed.close()
         await super().shutdown(sockets)
 
 
 def serve(
-    source: LedgerSource,
+    sources: Mapping[str, LedgerSource],
     *,
     host: str,
     port: int,
@@ -54,14 +60,16 @@ def serve(
     receivers_file: Path | None = None,
     intake_token_file: Path | None = None,
 ) -> None:
-    """Serve until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it;
+    """Serve ledgers, by name, until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it;
     `runs`: where runbooks keep theirs, and against what they are run.
 
     Raises ServeError where the address, a token or the receivers will not do.
     """
     tokens, made = load_tokens(token_file)
-    notifier = load_notifier(source, state, receivers_file) if receivers_file else None
-    intake = load_intake(source, state, intake_token_file, tokens) if intake_token_file else None
+    notifiers = {name: load_notifier(s, state, receivers_file) for name, s in sources.items()} if receivers_file else {}
+    intakes = (
+        {n: load_intake(s, state, intake_token_file, tokens) for n, s in sources.items()} if intake_token_file else {}
+    )
     hosts = _hosts(host, allowed_hosts, made is not None)
     bound = _bind(host, port)
     real_port = bound.getsockname()[1]
@@ -70,19 +78,33 @@ def serve(
     kind = "acknowledgements, silences and notes are kept, runbooks can be run" if can_write else "read only"
     # The address is data: a script reads it from stdout.
     print(f"{url}?token={made}" if made else url, flush=True)
-    print(f"kvwitness console web: {source.path}, {kind}; Ctrl-C ends it", file=sys.stderr)
+    paths = ", ".join(str(source.path) for source in sources.values())
+    print(f"kvwitness console web: {paths}, {kind}; Ctrl-C ends it", file=sys.stderr)
     gate = Gate(tokens, can_write=can_write)
-    app = create_app(source, gate, hosts, state, runs=runs, notifier=notifier, intake=intake)
+    app, feeds = _application(sources, gate, hosts, state, runs, notifiers, intakes)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
         lifespan="on", ws="none",
     )  # fmt: skip
     try:
-        _Server(config, app.state.feed).run(sockets=[bound])
+        _Server(config, feeds).run(sockets=[bound])
     except KeyboardInterrupt:
         pass
     finally:
         bound.close()
+
+
+def _application(
+    sources: Mapping[str, LedgerSource], gate: Gate, hosts: tuple[str, ...], state: Path, runs: RunSetting,
+    notifiers: Mapping[str, Notifier], intakes: Mapping[str, Intake],
+) -> tuple[FastAPI | SeveralLedgers, Sequence[AnyFeed]]:  # fmt: skip
+    """What is served, and its feeds."""
+    if len(sources) > 1:
+        several = SeveralLedgers(sources, gate, hosts, state, runs=runs, notifiers=notifiers, intakes=intakes)
+        return several, several.feeds
+    ((name, source),) = sources.items()
+    app = create_app(source, gate, hosts, state, runs=runs, notifier=notifiers.get(name), intake=intakes.get(name))
+    return app, (app.state.feed,)
 
 
 def _hosts(host: str, allowed: tuple[str, ...], made: bool) -> tuple[str, ...]:

@@ -76,6 +76,8 @@ def sheet_asked(name: str, asked: Asked) -> Sheet:
     known = asked.rollup
     if known is None:
         raise NotReadYet
+    if asked.desk.merged is not None and name not in known.sheets:
+        raise PageNotFound(f"The table {name} is of one ledger: name it in the place of all.")
     if name == "detectors":
         return detectors_sheet(known.tables["detectors"])
     if name in known.sheets:

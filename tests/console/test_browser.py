@@ -369,7 +369,7 @@ def test_keys_commands_help_and_palette_are_those_of_the_table(finished_ledger, 
     page.locator("#incidents tbody tr").nth(1).wait_for()
     page.keyboard.press("?")
     assert "sort by a column" in page.locator("#help").inner_text()
-    assert "another of the ledgers" not in page.locator("#help").inner_text()
+    assert "half a page down" not in page.locator("#help").inner_text()
     assert Axe().run(page).response["violations"] == []
     page.keyboard.press("Escape")
     for keys, row in (("j", 0), ("j", 1), ("g", 0), ("G", 1), ("k", 0), ("ArrowDown", 1)):
@@ -500,4 +500,34 @@ def test_saved_views_are_listed_and_a_view_is_shared_with_its_times_and_a_title(
     page.goto(link)
     assert page.title() == "Late writes of Monday · KV Witness"
     page.locator(".mode", has_text="FIXED RANGE").wait_for()
+    watched.check(console.url)
+
+
+def test_one_page_looks_at_all_ledgers_and_the_next_at_one_of_them(finished_ledger, live_scene, served, watch):
+    from axe_playwright_python.sync_playwright import Axe
+
+    live, watched = live_scene.directory.resolve(), watch()
+    console, page = served(finished_ledger, "--ledger", str(live), "--write"), watched.page
+    page.goto(f"{console.url}overview?ledger=all&token={console.token}")
+    page.locator("#ledgers", has_text="incident-ledger FINISHED").wait_for()
+    assert Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).violations_count == 0
+    card = page.locator(".cards li", has_text="live-ledger")
+    before = card.inner_text()
+    # News of one ledger come to the page of all.
+    ordinary(live_scene, "new-donor", ACME, 40, 4)
+    short_handoff(live_scene, "new-victim", CYAN, 40, 4)
+    live_scene.flush()
+    page.wait_for_function("() => document.querySelector('.cards').innerText.includes('8 responses')")
+    assert "6 responses" in before
+    page.get_by_text("Ledger: all").click()
+    page.locator(".ledgers").get_by_role("link", name="live-ledger").click()
+    page.wait_for_url("**/overview?ledger=live-ledger")
+    page.keyboard.press("2")
+    page.wait_for_url("**/incidents?ledger=live-ledger")
+    page.keyboard.press("L")
+    page.keyboard.type("all")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/incidents?ledger=all")
+    page.locator("#incidents tbody tr", has_text="live-ledger").first.get_by_role("link").click()
+    page.wait_for_url("**/incidents/I-*?ledger=live-ledger")
     watched.check(console.url)

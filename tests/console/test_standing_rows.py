@@ -69,7 +69,7 @@ async def test_a_filter_of_standing_holds_in_both_skins_and_in_files(over, tmp_p
     async with app.run_test(size=(120, 30)) as pilot:
         await opened(pilot, app)
         first, second = app.known.incidents
-        app.book().ack(first, "mine")
+        app.book(app.source).ack(first, "mine")
         app.listen()
         app.attempt("go_incidents")
         await pilot.pause()

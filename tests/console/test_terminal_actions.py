@@ -62,16 +62,16 @@ async def test_what_opens_rings_and_titles_and_what_was_there_does_not(tmp_path)
         app.bell = lambda: written.append("bell")
         await opened(pilot, app)
         reading = app.desk.shown
-        app.tell_opened(reading)
+        app.tell_opened(reading, scene.directory, app.said)
         assert not [text for text in written if text == "bell" or "]9;" in text]
         (incident,) = reading.incidents
-        app.book().ack(incident, "seen")
+        app.book(app.source).ack(incident, "seen")
         app.listen()
         written.clear()
-        app.tell_opened(reading)
+        app.tell_opened(reading, scene.directory, app.said)
         assert written == ["\x1b]2;0 open, ledger, kvwitness\x07"]
         app.said = ()  # as if it had grown since
-        app.tell_opened(reading)
+        app.tell_opened(reading, scene.directory, app.said)
         assert written[1:] == [
             "\x1b]2;1 open, ledger, kvwitness\x07",
             f"\x1b]9;{incident.severity.name} {incident.id} {incident.title}, ledger\x07",

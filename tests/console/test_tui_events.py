@@ -162,7 +162,7 @@ async def test_an_event_points_all_screens_at_its_moment(here, tmp_path):
         assert app.desk.view.cursor_us is None
         await pilot.press("k")
         await pilot.pause()
-        assert app.desk.view.cursor_us == int(rows_of(app).cursor_key.split("|")[0])
+        assert app.desk.view.cursor_us == key_of_text(rows_of(app).cursor_key).t_us
 
 
 async def test_rows_are_made_as_they_come_in_sight(tmp_path, monkeypatch):

@@ -139,6 +139,7 @@ VIEWS = st.builds(
     sort=st.none() | st.builds(Sort, st.sampled_from(["severity", "first"]), st.booleans()),
     incident=st.none() | TEXTS, rid=st.none() | TEXTS, page=st.none() | st.integers(0, 10**9), pool=st.none() | TEXTS,
     title=st.text(max_size=12),
+    ledger=st.one_of(st.none(), st.text(min_size=1, max_size=12)),
     options=st.dictionaries(st.sampled_from(sorted(OPTIONS)), TEXTS).map(lambda d: tuple(sorted(d.items()))),
 )  # fmt: skip
 
@@ -187,6 +188,7 @@ def test_a_shared_address_has_its_times_written_out():
 def test_the_command_opens_the_same_view():
     ledger = Path("/data/a b")
     assert to_command(View(), ledger) == "console --ledger '/data/a b'"
+    assert to_command(View(), ledger, Path("/b")) == "console --ledger '/data/a b' --ledger /b"
     assert (
         to_command(View(place=Place.INCIDENT, incident="I-1"), ledger) == "console --ledger '/data/a b' --incident I-1"
     )

@@ -286,5 +286,12 @@ def serve_at(ledger, state, *, host, port=0, token_file=None) -> None:
     source = LedgerSource(ledger, now_us=lambda: 0)
     runs = RunSetting(state)
     serve(
-        source, host=host, port=port, token_file=token_file, allowed_hosts=(), state=state, can_write=False, runs=runs
+        {ledger.name: source},
+        host=host,
+        port=port,
+        token_file=token_file,
+        allowed_hosts=(),
+        state=state,
+        can_write=False,
+        runs=runs,
     )

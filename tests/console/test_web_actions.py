@@ -17,7 +17,7 @@ from console.web.shortcuts import shortcuts
 
 NOW = 1_790_000_060_000_000
 TOKEN = "a-token-for-tests-only"
-OTHERS = {"export", "view"}
+OTHERS = {"export", "view", "ledger"}
 """Their addresses are no view of the record that is made of the one before."""
 
 

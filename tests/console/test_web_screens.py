@@ -397,7 +397,7 @@ async def test_a_stream_goes_on_after_the_last_event_that_was_heard(finished_led
     assert not waiting.done()
     for _ in range(3):
         feed._take(feed.desk.shown, None)
-        await feed._tell()
+        await feed.tell()
     assert await asyncio.wait_for(waiting, 10) == feed.mark
     await feed.close()
     assert [mark async for mark in feed.news("")] == []

@@ -22,7 +22,10 @@ async function open(asked) {
   try {
     const address = await addressOf(asked);
     palette.close();
-    if (new URL(address, location.href).pathname === location.pathname) await show(address);
+    const there = new URL(address, location.href);
+    const ledger = (query) => query.get("ledger");
+    const isHere = there.pathname === location.pathname && ledger(there.searchParams) === ledger(new URLSearchParams(location.search));
+    if (isHere) await show(address); // what is heard is of the page's own ledger
     else location.assign(address);
     return true;
   } catch (error) {
@@ -48,8 +51,10 @@ function select(choose) {
 }
 
 function incidentHere() {
-  const link = selected()?.querySelector('a[href^="/incidents/"]')?.getAttribute("href") ?? location.pathname;
-  return /^\/incidents\/([^/?]+)/.exec(link)?.[1];
+  const link = selected()?.querySelector('a[href^="/incidents/"]')?.getAttribute("href") ?? location.href;
+  const { pathname, search } = new URL(link, location.href);
+  const id = /^\/incidents\/([^/]+)/.exec(pathname)?.[1];
+  return id && `/incidents/${id}/triage${search}`; // where it is written: in its own ledger
 }
 
 // What people say of an incident is sent as the form of its page is.
@@ -60,7 +65,7 @@ async function kept(act, text) {
   if (!incident) { say("no incident is selected; j and k go from row to row"); return; }
   const [length, ...rest] = act === "silence" ? text.split(" ") : ["", text];
   const body = new URLSearchParams({ word, act, length, words: rest.join(" ") });
-  const answer = await fetch(`/incidents/${incident}/triage${location.search}`, { method: "POST", body });
+  const answer = await fetch(incident, { method: "POST", body });
   if (!answer.ok) {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     say(page.querySelector("#fault p, .notice p")?.textContent ?? `HTTP ${answer.status}`);

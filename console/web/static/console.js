@@ -4,6 +4,8 @@
 const live = document.getElementById("live");
 const bar = document.getElementById("bar");
 const pause = document.getElementById("pause");
+// Of several ledgers that are served, each page looks at one, or at all.
+const ofLedger = live.dataset.ledger ? `ledger=${encodeURIComponent(live.dataset.ledger)}` : "";
 let stopped = false; // paused here, and not in the address yet
 let goesOn = false; // an incident that is open is followed all the same
 let waiting = false;
@@ -140,7 +142,7 @@ addEventListener("popstate", () => redraw(true));
 
 // One stream for all tabs of a browser, which allows six connections to a server: the tab that holds the lock listens
 // and tells the others. Without locks (no secure context) every visible tab has its own.
-const others = new BroadcastChannel("kvwitness");
+const others = new BroadcastChannel(`kvwitness${ofLedger}`);
 let letGo = null;
 // A range that stands still is not drawn again, but once where the page is older than this server's first reading.
 function heard(mark) {
@@ -173,7 +175,7 @@ function streamBack() {
 
 async function ask() {
   let answer = null;
-  try { answer = await fetch("/api/mark", { cache: "no-store" }); } catch { /* nobody there */ }
+  try { answer = await fetch(`/api/mark?${ofLedger}`, { cache: "no-store" }); } catch { /* nobody there */ }
   away = null;
   if (!letGo) return;
   if (answer && refused(answer)) { letGo.end(); return; }
@@ -195,7 +197,7 @@ function listen(over) {
   let stream = null;
   function open() {
     if (stream && stream.readyState !== EventSource.CLOSED) return;
-    stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}`);
+    stream = new EventSource(`/api/stream?seen=${encodeURIComponent(live.dataset.mark)}&${ofLedger}`);
     stream.addEventListener("open", streamBack);
     stream.addEventListener("error", () => { if (!away) hearing(false); streamAway(); });
     stream.addEventListener("full", streamAway);
@@ -212,7 +214,7 @@ function follow() {
   others.postMessage({});
   if (!navigator.locks) { listen(() => {}); return; }
   const mine = asking = new AbortController();
-  navigator.locks.request("kvwitness-stream", { signal: mine.signal }, () => new Promise(listen)).catch(() => {})
+  navigator.locks.request(`kvwitness-stream${ofLedger}`, { signal: mine.signal }, () => new Promise(listen)).catch(() => {})
     .finally(() => { if (asking === mine) asking = null; });
 }
 document.addEventListener("visibilitychange", () => { if (retry && !document.hidden) tryAgain(); else follow(); });
