@@ -331,6 +331,8 @@ def _print_plain(source: LedgerSource, view: View, state_dir: Path | None) -> No
         raise Usage(f"{snapshot.what}; {snapshot.remedy}")
     if view.replay is not None and view.cursor_us is not None:
         snapshot = snapshot_at(snapshot, view.cursor_us)
+    if view.as_of_us is not None:
+        snapshot = snapshot_at(snapshot, view.as_of_us)
     if view.place is Place.INCIDENT and snapshot.incident(view.incident) is None:
         known = ", ".join(i.id for i in snapshot.incidents) or "none"
         raise Usage(f"no incident {view.incident!r} in {source.path}; it has: {known}")

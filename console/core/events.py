@@ -103,6 +103,11 @@ class Events:
         order = np.lexsort((seqs, epochs, codes, t))
         return t[order], which[order], rows[order]
 
+    @property
+    def times(self) -> Ints:
+        """When every event was, in order, us."""
+        return self._placed[0]
+
     def _codes(self, column: pa.ChunkedArray) -> Ints:
         return _numbers(pc.index_in(column, value_set=pa.array(self._workers, pa.string())))
 

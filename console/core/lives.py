@@ -123,11 +123,6 @@ class PoolLives:
         found = np.flatnonzero(self.tag[low:high] == tag)
         return self.life(int(low + found[-1])) if len(found) else None
 
-    def of_request(self, req: int) -> list[Life]:
-        """The lives that belong to a request, in slot order."""
-        lives = [self.life(int(at)) for at in np.flatnonzero(self.req == req)]
-        return sorted(lives, key=lambda life: (life.pos, life.start_seq))
-
 
 _COLUMNS = [column.name for column in fields(PoolLives) if column.name != "causes"]
 

@@ -2,7 +2,7 @@
 
 Invariant: a range or a filter that cannot be used is said in words, and then leaves everything in sight; nothing is
 hidden by a fault. `now` is the time of the wall while somebody writes, the end of a record that nobody writes, and the
-moment of a replay; where it is not the wall's, the screen says what it is.
+moment of a replay or of a pause that its address names; where it is not the wall's, the screen says what it is.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def range_now(known: Rollup, view: View, clock_us: int) -> int:
     """What `now` means in ranges and filters, us UTC; `clock_us`: the time of the wall."""
     if view.replay is not None and view.cursor_us is not None:
         return view.cursor_us + 1
+    if view.as_of_us is not None:
+        return view.as_of_us + 1
     return clock_us if known.writing or known.data_us is None else known.data_us + 1
 
 
@@ -48,6 +50,8 @@ def now_words(known: Rollup, view: View, now_us: int) -> str:
         return ""
     if view.replay is not None and view.cursor_us is not None:
         return f"now = {clock(now_us - 1)}, the moment replayed"
+    if view.as_of_us is not None:
+        return f"now = {clock(now_us - 1)}, the moment paused at"
     return "" if known.writing or known.data_us is None else f"now = {clock(now_us - 1)}, the record's end"
 
 

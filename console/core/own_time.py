@@ -6,6 +6,7 @@ address holds, stays. A replay has its own moment and is not narrowed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from console.core.places import Place
@@ -15,10 +16,17 @@ from console.core.view import Cue, View
 EVIDENCE = frozenset({Place.INCIDENT, Place.PAGES, Place.HELD, Place.LATENCY, Place.EVENTS})
 """Screens on which the own time of an incident goes along from it."""
 
+_OWN = re.compile(f"I-[0-9a-f]+±{DEFAULT_MARGIN}", re.IGNORECASE)
+
 
 def own_range(incident_id: str) -> TimeRange:
     """The own time of an incident. Raises BadRange for what is no id of one."""
     return TimeRange(around=f"{incident_id}±{DEFAULT_MARGIN}")
+
+
+def has_range(view: View) -> bool:
+    """Whether the view of an incident says at which time it is to be seen."""
+    return view.range != ALL or view.back is not None
 
 
 def at_own_time(view: View, spans: Spans) -> View:
@@ -32,7 +40,7 @@ def at_own_time(view: View, spans: Spans) -> View:
 
 def opened_by_address(view: View, spans: Spans) -> View:
     """The view of an address: that of an incident which says nothing of a range is at the incident's own time."""
-    if view.place is not Place.INCIDENT or view.range != ALL or view.back is not None:
+    if view.place is not Place.INCIDENT or has_range(view):
         return view
     return at_own_time(view, spans).on(Cue.OPEN)
 
@@ -63,7 +71,8 @@ def gone_to(view: View, place: Place) -> View:
 
 
 def own_words(view: View) -> str:
-    """That the range is an incident's own time, and what gives back which; else empty."""
+    """That the range is an incident's own time, unless it was changed since, and what gives back which; else empty."""
     if view.back is None or view.range == view.back:
         return ""
-    return f"own time, Z: {view.back.text or 'all'}"
+    own = "own time, " if _OWN.fullmatch(view.range.around) else ""
+    return f"{own}Z: {view.back.text or 'all'}"

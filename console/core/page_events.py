@@ -165,13 +165,11 @@ def _pages(n: int | None) -> str:
 
 def _still_posted(scene: _Scene, free: Row) -> bool:
     """Whether a write under the freed tag was done only after a row that the free's worker had seen before freeing."""
-    for key, worker in scene.snapshot.workers.items():
-        for row in worker.transfers:
-            if row["op"] == "done" and row["dst_tag"] == free["tag"] and _has(row["dst_pages"], scene.page):
-                known = scene.snapshot.order.known(key, scene.key, free["seq"])
-                if known < row["seq"]:
-                    return True
-    return False
+    return any(
+        scene.snapshot.order.known(key, scene.key, free["seq"]) < row["seq"]
+        for key, row in scene.snapshot.landed_under.get(free["tag"], ())
+        if _has(row["dst_pages"], scene.page)
+    )
 
 
 def _request_rows(scene: _Scene) -> list[_Entry]:
@@ -190,18 +188,13 @@ def _request_rows(scene: _Scene) -> list[_Entry]:
 
 
 def _commit_note(scene: _Scene, row: Row) -> str:
-    reserved = [life for life in scene.lives.of_request(row["req"]) if life.start_seq < row["seq"]]
-    tags = {life.tag for life in reserved}
-    written = {
-        page
-        for worker in scene.snapshot.workers.values()
-        for done in worker.transfers
-        if done["op"] == "done" and done["dst_tag"] in tags
-        for page in done["dst_pages"] or ()
-    }
+    lives = scene.lives
+    tags = lives.tag[(lives.req == row["req"]) & (lives.start_seq < row["seq"])]
+    landed = (done for tag in set(tags.tolist()) for _, done in scene.snapshot.landed_under.get(tag, ()))
+    written = {page for done in landed for page in done["dst_pages"] or ()}
     covered = "" if row["covered_tokens"] is None else f", {row['covered_tokens']} tokens believed"
-    warning = "! " if len(written) < len(reserved) else ""
-    return f"{warning}movers wrote {len(written)} of {len(reserved)} pages{covered}"
+    warning = "! " if len(written) < len(tags) else ""
+    return f"{warning}movers wrote {len(written)} of {len(tags)} pages{covered}"
 
 
 def _passes(scene: _Scene) -> list[_Entry]:

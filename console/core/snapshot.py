@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from threading import Lock
 from typing import Any, TypeVar, cast
 
@@ -257,6 +258,14 @@ class Snapshot:
             for row in worker.transfers:
                 if row["op"] == "done":
                     found.setdefault(row["peer"], []).append((key, row))
+        return found
+
+    @cached_property
+    def landed_under(self) -> dict[int | None, list[tuple[WorkerKey, Row]]]:
+        """The same writes by the tag that they were meant for."""
+        found: dict[int | None, list[tuple[WorkerKey, Row]]] = {}
+        for key, row in chain.from_iterable(self.landings.values()):
+            found.setdefault(row["dst_tag"], []).append((key, row))
         return found
 
     @cached_property

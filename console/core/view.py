@@ -98,6 +98,7 @@ class View:
 
     `incident`, `rid`, `page`, `pool` are keys, never places in a list: they survive a refresh. `cursor_us` is the moment
     that is pointed at, and the position of a replay; `mark_us` one that was marked, an end of a range to be.
+    `as_of_us`: of a view that is paused, the moment after which nothing is shown; None = it pauses what it shows.
     `back`: the range from before an incident was opened at its own time, None where none was. `ledger`: its name, or
     `ledger_names.ALL_LEDGERS`; None = the console's one ledger, or the first. `options` are what one screen alone knows, as
     (name, value), sorted.
@@ -108,6 +109,7 @@ class View:
     back: TimeRange | None = None
     cursor_us: int | None = None
     mark_us: int | None = None
+    as_of_us: int | None = None
     filter: str = ""
     sort: Sort | None = None
     mode: Mode = Mode.LIVE
@@ -128,9 +130,10 @@ class View:
         view = self
         if mode is Mode.LIVE and not self.range.follows:
             view = replace(self, range=self.back if self.back is not None and self.back.follows else ALL, back=None)
+        as_of = self.as_of_us if mode is Mode.PAUSED else None
         if mode is not Mode.REPLAY:
-            return replace(view, mode=mode, replay=None)
-        return replace(self, mode=mode, replay=self.replay or Replay())
+            return replace(view, mode=mode, replay=None, as_of_us=as_of)
+        return replace(self, mode=mode, replay=self.replay or Replay(), as_of_us=as_of)
 
     def with_range(self, wanted: TimeRange) -> View:
         """Another range; one that stands still ends following."""
@@ -147,6 +150,12 @@ class View:
         if self.replay is not None:
             return replace(self, replay=replace(self.replay, is_playing=not self.replay.is_playing))
         return self.on(Cue.TOGGLE)
+
+    def pause_replayed(self) -> View:
+        """A pause of a moment as a replay that stands there, for whoever has not kept what was shown; else the same view."""
+        if self.as_of_us is None:
+            return self
+        return replace(self.on(Cue.PLAY), cursor_us=self.as_of_us, replay=Replay(is_playing=False))
 
     def played(self, elapsed_us: int, first_us: int, last_us: int) -> View:
         """The replay after `elapsed_us` of real time, over a record of [first_us, last_us]; it stops at the end."""

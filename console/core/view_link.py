@@ -21,7 +21,7 @@ OPTIONS = frozenset({"bucket", "rows", "what_if.rate", "what_if.t_hold", "what_i
 _PLAIN = "/:.,-_~*><=@"
 _SHARE = "share"
 _FIELDS = (
-    "from", "to", "around", "back", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "speed", "title",
+    "from", "to", "around", "back", "at", "mark", "q", "sort", "incident", "resp", "page", "pool", "mode", "as_of", "speed", "title",
     "ledger",
 )  # fmt: skip
 
@@ -44,12 +44,12 @@ def to_query(view: View) -> str:
     seen = view.range
     if view.place is Place.INCIDENT and view.back == ALL and seen.around == f"{view.incident}±{DEFAULT_MARGIN}":
         back, seen = None, ALL  # an incident's own time is what its address alone means
-    at, mark = (None if t is None else rfc3339(t) for t in (view.cursor_us, view.mark_us))
+    at, mark, as_of = (None if t is None else rfc3339(t) for t in (view.cursor_us, view.mark_us, view.as_of_us))
     values: dict[str, str | None] = {
         "from": seen.start, "to": seen.end, "around": seen.around, "back": back, "at": at, "mark": mark, "q": view.filter,
         "sort": view.sort.text if view.sort else None, "incident": None if view.place is Place.INCIDENT else view.incident,
         "resp": view.rid, "page": None if view.page is None else str(view.page), "pool": view.pool,
-        "mode": _mode(view), "speed": _speed(view.replay), "title": view.title, "ledger": view.ledger,
+        "mode": _mode(view), "as_of": as_of, "speed": _speed(view.replay), "title": view.title, "ledger": view.ledger,
     }  # fmt: skip
     pairs = [(name, values[name]) for name in _FIELDS if values[name]] + list(view.options)
     return "&".join(f"{name}={quote(value or '', safe=_PLAIN)}" for name, value in pairs)
@@ -102,7 +102,8 @@ def from_query(query: str) -> View:
 
 def _view(given: Mapping[str, str]) -> View:
     view = View(
-        cursor_us=_moment(given, "at"), mark_us=_moment(given, "mark"), filter=given.get("q", ""),
+        cursor_us=_moment(given, "at"), mark_us=_moment(given, "mark"), as_of_us=_moment(given, "as_of"),
+        filter=given.get("q", ""),
         back=parse_range(given["back"]) if given.get("back") else None,
         sort=Sort.parse(given["sort"]) if given.get("sort") else None, incident=given.get("incident") or None,
         rid=given.get("resp") or None, page=_whole(given, "page"), pool=given.get("pool") or None, title=given.get("title", ""),
@@ -116,7 +117,9 @@ def _view(given: Mapping[str, str]) -> View:
     mode = given.get("mode", "")
     if mode not in ("", Mode.LIVE, Mode.PAUSED, Mode.REPLAY):
         raise BadLink(f"mode is {mode!r}; it can be live, paused or replay")
-    if mode == Mode.PAUSED:
+    if view.as_of_us is not None and mode in (Mode.LIVE, Mode.REPLAY):
+        raise BadLink(f"as_of is of a view that is paused; it does not go with mode={mode}")
+    if mode == Mode.PAUSED or view.as_of_us is not None:
         return view.on(Cue.FIX)
     return replace(view.on(Cue.PLAY), replay=_replay(given.get("speed", "1"))) if mode == Mode.REPLAY else view
 

@@ -17,11 +17,12 @@ from textual.worker import Worker
 from console.core.actions import BY_ID, Action
 from console.core.filter_language import FilterError
 from console.core.ledger_names import ALL_LEDGERS
+from console.core.nearest import Nearest
+from console.core.own_time import has_range
 from console.core.palettes import THEMES, theme_for
 from console.core.places import MERGED, TABS, Place
 from console.core.sheet import SOURCE
 from console.core.source import LedgerSource
-from console.core.time_range import ALL
 from console.core.view import Mode, View
 from console.core.view_link import absolute, to_command, to_link
 from console.tui.app_base import REFUSALS, Refused, Surroundings
@@ -59,8 +60,8 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
         others: Sequence[LedgerSource] = (),
         replay: bool = False,
     ) -> None:
-        view = view or View()
-        self._wanted = (view.incident, view.rid, _has_range(view)) if view.place is Place.INCIDENT else None
+        view = (view or View()).pause_replayed()
+        self._wanted = (view.incident, view.rid, has_range(view)) if view.place is Place.INCIDENT else None
         place = view.place if view.place in SCREENS else Place.INCIDENTS
         around = around or Surroundings.of_user()
         super().__init__(source, replace(view, place=place, incident=None if self._wanted else view.incident), around)
@@ -119,6 +120,10 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
             if isinstance(top, DeskScreen):
                 top.draw()
 
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where the screen that is seen has nothing in it."""
+        return self.screen.nearest() if isinstance(self.screen, DeskScreen) else None
+
     def pointed_us(self) -> int | None:
         """The moment under the cursor of the screen that is seen."""
         return self.screen.pointed_us() if isinstance(self.screen, DeskScreen) else self.desk.view.cursor_us
@@ -141,10 +146,10 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
     def show_view(self, view: View) -> None:
         """Go to where a view looks; in the ledger that is looked at where it names none."""
         self.do_ledger(view.ledger or self.ledger_name)
-        view = replace(view, ledger=self.desk.view.ledger)
+        view = replace(view.pause_replayed(), ledger=self.desk.view.ledger)
         if view.place is Place.INCIDENT and view.incident:
             self.desk = replace(self.desk, view=replace(view, place=self.desk.view.place, mode=self.desk.mode))
-            self.do_incident(view.incident, view.rid, keep_range=_has_range(view))
+            self.do_incident(view.incident, view.rid, keep_range=has_range(view))
             return
         self.go(view.place)
         mode = self.desk.mode if view.mode is Mode.LIVE else view.mode
@@ -312,8 +317,3 @@ class ConsoleApp(KeptActions, PromptActions, TimeActions):
     def do_quit(self) -> None:
         """Leave."""
         self.exit()
-
-
-def _has_range(view: View) -> bool:
-    """Whether the view of an incident says at which time it is to be seen."""
-    return view.range != ALL or view.back is not None

@@ -21,6 +21,7 @@ from console.core.filter_language import FilterError
 from console.core.incident_words import Fact
 from console.core.incidents import Incident
 from console.core.looking import Looking, looking, range_now
+from console.core.nearest import Nearest
 from console.core.rollup import Rollup
 from console.core.run_start import RunSetting
 from console.core.saved_views import SavedViewError, views_file
@@ -153,6 +154,10 @@ class DeskApp(App[None]):
     @abstractmethod
     def show_view(self, view: View) -> None:
         """Go to where a view looks."""
+
+    @abstractmethod
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what the screen that is seen draws lies in it."""
 
     @abstractmethod
     def pointed_us(self) -> int | None:

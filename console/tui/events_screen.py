@@ -118,7 +118,9 @@ class EventsScreen(BackgroundScreen):
                 f"Searched: {words_of(window)}.",
                 "Next: k searches on above, j below; / changes the filter.",
             )
-        return Notice("No event", f"{words_of(window)}.", "Next: / changes the filter, z shows the whole record.")
+        near = self.nearest_words()
+        cause = f"{words_of(window)}." + (f" {near[0].upper()}{near[1:]}." if near else "")
+        return Notice("No event", cause, "Next: / changes the filter, z shows the whole record.")
 
     def _look_again(self, shown: Record) -> None:
         """Ask for another window where the reading, the filter, the range or the moment pointed at has changed."""

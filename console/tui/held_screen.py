@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,7 +20,7 @@ from console.core.what_if import WhatIfError, what_if_of, what_if_words, with_wh
 from console.tui.canvas import Canvas
 from console.tui.held_lines import chart_lines, figure_words, holder_table, pool_lines
 from console.tui.line_list import LineList
-from console.tui.lines import rule
+from console.tui.lines import cut, rule
 from console.tui.notices import Notice, absence, nothing_left
 from console.tui.ranged_screen import RangedScreen
 from console.tui.screen_base import bindings_of
@@ -98,6 +99,9 @@ class HeldScreen(RangedScreen):
         where = f"{printable(f'{figure.worker}/{figure.pool}')} {of}".rstrip()
         lines = [rule("HELD = RATE × SECONDS × PAGES", width, palette, where)]
         lines += chart_lines(figure, app.desk.view, incidents_left(app.known, app.looking()), palette, width, height)
+        near = "" if figure.starts_us else self.nearest_words()
+        if near:
+            lines.append(cut(Text(f" {near}", end=""), width))
         lines += figure_words(figure, what_if_words(app.desk.view), palette, width)
         self.query_one("#held-chart", Canvas).show(lines)
 

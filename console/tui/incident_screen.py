@@ -31,9 +31,11 @@ from console.core.sheet import Sheet, Shown
 from console.core.snapshot import Snapshot
 from console.core.standing_words import standing_facts
 from console.tui.app_base import Refused
+from console.tui.fixed import Fixed
 from console.tui.incident_lines import crumb_line, fact_lines, note_lines, reading_table
 from console.tui.incident_picture import WORKING, Asked, Told, mapped, told_of
 from console.tui.incident_steps import IncidentSteps
+from console.tui.layout import has_detail, is_workspace
 from console.tui.line_list import LineList
 from console.tui.lineage_lines import (
     LEGEND,
@@ -49,9 +51,12 @@ from console.tui.notices import Notice
 from console.tui.own_tables import OwnTables, unfiltered
 from console.tui.screen_base import bindings_of
 
-LEFT_WIDTH = 52
+LEFT_WIDTH = {False: 30, True: 52}
+"""Columns of the responses beside their detail, by whether the terminal has room for a workspace."""
 MOST_PAGES = {False: 6, True: 14}
 """Lines of lineage in sight, by whether the terminal is wide."""
+BESIDE_PAGES = 22
+"""Rows of a workspace that pages leave to the frame, the map and a few events."""
 MOST_NOTES = {False: 3, True: 8}
 """Lines of notes in sight, likewise."""
 
@@ -78,25 +83,25 @@ class IncidentScreen(OwnTables, IncidentSteps):
 
     def compose_body(self) -> ComposeResult:
         """Responses and facts on the left where there is room; lineage, events and the map strip."""
-        yield Static(id="victim", markup=False)
+        yield Fixed(id="victim")
         yield Static(id="rank", markup=False, classes="-absent")
         with Horizontal(id="workspace"):
             with Vertical(id="left"):
-                yield Static(id="responses-rule", markup=False)
-                yield Static(id="responses-titles", markup=False)
+                yield Fixed(id="responses-rule")
+                yield Fixed(id="responses-titles")
                 yield LineList(id="responses")
-                yield Static(id="summary-rule", markup=False)
+                yield Fixed(id="summary-rule")
                 yield Static(id="summary", markup=False)
             with Vertical(id="right"):
-                yield Static(id="lineage-rule", markup=False)
+                yield Fixed(id="lineage-rule")
                 yield LineList(id="pages")
-                yield Static(id="events-rule", markup=False)
+                yield Fixed(id="events-rule")
                 yield LineList(id="events")
-                yield Static(id="map-rule", markup=False)
-                yield Static(id="map", markup=False)
-                yield Static(id="notes-rule", markup=False)
+                yield Fixed(id="map-rule")
+                yield Fixed(id="map")
+                yield Fixed(id="notes-rule")
                 yield LineList(id="notes")
-        yield Static(id="proof", markup=False)
+        yield Fixed(id="proof")
 
     def on_mount(self) -> None:
         """The pages have the focus."""
@@ -129,23 +134,23 @@ class IncidentScreen(OwnTables, IncidentSteps):
         self.tell(self.pending("lineage", WORKING) if told is None else None)
         if told is None:
             return
-        wide = width >= 140
-        right = self._right(width)
+        wide, right = is_workspace(width), self._right(width)
         about, page = replace(told.asked, page=None), self.page_of(told.known)
-        if self._is_new("pages", about, page, width):
+        if self._is_new("pages", about, page, self.app.size):
             self.query_one("#victim", Static).update(victim_line(shown, reading, told.known, width, palette))
             self.query_one("#lineage-rule", Static).update(rule("PAGES ◂ DONORS", right, palette, LEGEND))
             lines = lineage_lines(shown, told.known, right, palette)
             pages = self.query_one("#pages", LineList)
-            pages.styles.height = min(max(len(lines), 2), MOST_PAGES[wide])
+            room = self.app.size.height - BESIDE_PAGES if wide else MOST_PAGES[wide]
+            pages.styles.height = min(max(len(lines), 2), MOST_PAGES[wide], max(room, 2))
             pages.show(lines, None if page is None else str(page))
         if self._is_new("story", told.asked, width):
             # How many events are in sight is known once the pages have their height.
             self.call_after_refresh(self._draw_story, told, reading, right)
+        if has_detail(width) and self._is_new("left", about, width):
+            self._draw_left(shown, incident, reading, width)
         if wide:
-            if self._is_new("left", about, width):
-                self._draw_left(shown, incident, reading)
-            self._draw_map(shown, incident, width - LEFT_WIDTH)
+            self._draw_map(shown, incident, width - LEFT_WIDTH[True])
 
     def _look_up_rank(self, shown: Snapshot, reading: Reading) -> None:
         """Have the rank of the response's prefill worked out, unless it is or is being."""
@@ -164,7 +169,8 @@ class IncidentScreen(OwnTables, IncidentSteps):
 
     def _right(self, width: int) -> int:
         """Columns of the panes on the right, or of one that is alone."""
-        return width - LEFT_WIDTH if width >= 140 and self.alone is None else width
+        beside = has_detail(width) and self.alone is None
+        return width - LEFT_WIDTH[is_workspace(width)] if beside else width
 
     def _is_new(self, part: str, *of: object) -> bool:
         """Whether a part of the screen was last drawn of something else, or never."""
@@ -236,7 +242,7 @@ class IncidentScreen(OwnTables, IncidentSteps):
         head.set_class(none, "-absent")
         if none:
             return
-        wide, inner = width >= 140, self._right(width)
+        wide, inner = is_workspace(width), self._right(width)
         lines = note_lines(standing_facts(stands, now), inner)
         listed.styles.height = min(len(lines), MOST_NOTES[wide])
         listed.show(lines)
@@ -291,9 +297,9 @@ class IncidentScreen(OwnTables, IncidentSteps):
             line = Text(f"{where} {printable(event.rid)}: {printable(event.note)}", end="", style=self.palette.strong)
         self.query_one("#proof", Static).update(cut(line, self.app.size.width))
 
-    def _draw_left(self, shown: Snapshot, incident: Incident, reading: Reading) -> None:
+    def _draw_left(self, shown: Snapshot, incident: Incident, reading: Reading, width: int) -> None:
         desk, palette = self.console_app.desk, self.palette
-        inner = (self.app.size.width if self.alone == "responses" else LEFT_WIDTH) - 1
+        inner = (width if self.alone == "responses" else LEFT_WIDTH[is_workspace(width)]) - 1
         self.query_one("#responses-rule", Static).update(rule("RESPONSES", inner, palette, f"{len(desk.readings)}"))
         titles, lines = reading_table(shown, incident, inner, palette)
         self.query_one("#responses-titles", Static).update(titles)

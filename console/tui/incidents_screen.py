@@ -9,12 +9,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Static
 
 from console.core.looking import left_of
 from console.core.overview import stood_of
 from console.core.places import Place
+from console.tui.fixed import Fixed
 from console.tui.incident_lines import fact_lines, incident_table, reading_table
+from console.tui.layout import has_detail, is_workspace
 from console.tui.line_list import LineList
 from console.tui.lines import counts_line, rule
 from console.tui.notices import nothing_left, notice
@@ -32,16 +33,16 @@ class IncidentsScreen(DeskScreen):
 
     def compose_body(self) -> ComposeResult:
         """Counts, list, facts; responses beside the facts where there is room."""
-        yield Static(id="counts", markup=False)
-        yield Static(id="titles", markup=False)
+        yield Fixed(id="counts")
+        yield Fixed(id="titles")
         yield LineList(id="incidents")
         with Horizontal(id="below"):
             with Vertical(id="facts-pane"):
-                yield Static(id="facts-rule", markup=False)
-                yield Static(id="facts", markup=False)
+                yield Fixed(id="facts-rule")
+                yield Fixed(id="facts")
             with Vertical(id="readings-pane"):
-                yield Static(id="readings-rule", markup=False)
-                yield Static(id="readings-titles", markup=False)
+                yield Fixed(id="readings-rule")
+                yield Fixed(id="readings-titles")
                 yield LineList(id="readings")
 
     def draw_body(self, width: int) -> None:
@@ -49,15 +50,16 @@ class IncidentsScreen(DeskScreen):
         app, desk, palette = self.console_app, self.console_app.desk, self.palette
         known = app.seen
         self.tell(notice(desk, app.source.path))
-        self.query_one("#counts", Static).update(counts_line(known, width, palette) if known else "")
+        self.query_one("#counts", Fixed).update(counts_line(known, width, palette) if known else "")
         if known is None:
             return
         left = left_of(known, "incidents", app.looking())
         stood = stood_of(known, left, app.said, app.moment_us())
         titles, lines = incident_table(known, stood, app.moment_us(), width, palette)
-        self.query_one("#titles", Static).update(titles)
+        self.query_one("#titles", Fixed).update(titles)
         incidents = self.query_one("#incidents", LineList)
-        incidents.show(lines or nothing_left(left, palette), desk.view.incident)
+        near = "" if lines else self.nearest_words("z", "z")
+        incidents.show(lines or nothing_left(left, palette, near), desk.view.incident)
         self.select(incidents.cursor_key)
         self._draw_facts(width)
 
@@ -66,19 +68,17 @@ class IncidentsScreen(DeskScreen):
         known, shown, incident = app.seen, desk.shown, desk.incident
         if known is None or incident is None:
             return
-        wide = width >= 140
-        left = width * 2 // 5 if wide else width
-        self.query_one("#facts-rule", Static).update(rule(incident.id, left, palette, "" if wide else "↵ opens"))
-        self.query_one("#facts", Static).update(
-            fact_lines(known, incident, left, palette, app.standing_facts(incident))
-        )
-        if wide and shown is not None:
+        beside = has_detail(width)
+        left = width * 2 // 5 if is_workspace(width) else width // 2 if beside else width
+        self.query_one("#facts-rule", Fixed).update(rule(incident.id, left, palette, "" if beside else "↵ opens"))
+        self.query_one("#facts", Fixed).update(fact_lines(known, incident, left, palette, app.standing_facts(incident)))
+        if beside and shown is not None:
             n = len(desk.readings)
             right = width if self.alone == "readings" else width - left
             title = f"RESPONSES OF {incident.id}"
-            self.query_one("#readings-rule", Static).update(rule(title, right, palette, f"{n} of {n}"))
+            self.query_one("#readings-rule", Fixed).update(rule(title, right, palette, f"{n} of {n}"))
             titles, lines = reading_table(shown, incident, right, palette)
-            self.query_one("#readings-titles", Static).update(titles)
+            self.query_one("#readings-titles", Fixed).update(titles)
             self.query_one("#readings", LineList).show(lines)
 
     @on(LineList.Moved, "#incidents")

@@ -68,10 +68,11 @@ class LatencyScreen(RangedScreen):
         )
         self.query_one("#lengths-titles", Canvas).show([cut(words, width), titles])
         listed = self.query_one("#lengths", LineList)
+        lines = lines or nothing_left(left, palette, self.nearest_words())
         listed.styles.height = max(min(len(lines), (app.size.height - 8) // 2), 1)
         worst = known.latency.worst
         first = app.desk.view.option("bucket") or (str(worst.bucket_tokens) if worst else None)
-        listed.show(lines or nothing_left(left, palette), listed.cursor_key or first)
+        listed.show(lines, listed.cursor_key or first)
         self._draw_course(width)
 
     def _lengths(self, known: Rollup) -> tuple[Length, ...]:

@@ -79,14 +79,16 @@ def notice(desk: Desk, ledger: Path) -> Notice | None:
     return None
 
 
-def nothing_left(left: Shown, palette: Palette) -> list[Line]:
-    """Why a table has no rows, and what brings them back."""
+def nothing_left(left: Shown, palette: Palette, near: str = "") -> list[Line]:
+    """Why a table has no rows, and what brings them back. `near`: what lies nearest to the range."""
     if left.hidden:
         words = f"the filter hides all {left.hidden:,}: / changes it"
     elif left.outside:
         words = f"all {left.outside:,} are outside the range: z shows the whole record"
     else:
-        words = "none in this record"
+        words = "none in this range" if near else "none in this record"
+    if near:
+        return [Line(None, Text(each, end="", style=palette.quiet)) for each in (words, near)]
     return [Line(None, Text(words, end="", style=palette.quiet))]
 
 

@@ -16,6 +16,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from console.core.nearest import Nearest, nearest_to
 from console.core.page_map import Area, PageMap, mark_counts, page_map, whole_area
 from console.core.page_marks import FOREIGN_READ, LATE_WRITE, Marker
 from console.core.page_tables import allocations_of, marks_of
@@ -42,6 +43,7 @@ from console.core.view import View
 from console.tui.app_base import Refused
 from console.tui.background import BackgroundScreen
 from console.tui.canvas import Canvas
+from console.tui.layout import is_workspace
 from console.tui.lines import view_line
 from console.tui.notices import Notice, reading_notice
 from console.tui.own_tables import OwnTables, unfiltered
@@ -134,7 +136,21 @@ class PagesScreen(OwnTables, BackgroundScreen):
         if told is None:
             self._draw_map(width)
 
+    def nearest(self) -> Nearest | None:
+        """Where the pool begins or ends, as far as the picture knows: asking for its lives takes longer than a key may."""
+        if self._picture is None:
+            return None
+        whole = self._picture.whole
+        return nearest_to(self.console_app.looking().span, (np.array([whole.start_us]), np.array([whole.end_us])))
+
     def _nothing(self) -> Notice | None:
+        near = self.nearest_words()
+        if near:
+            return Notice(
+                "Nothing of this pool in this range",
+                f"{near[0].upper()}{near[1:]}.",
+                "Next: z shows all of its time, p the next pool.",
+            )
         if self._picture is not None and not self._none:
             return None
         if self._none:
@@ -148,7 +164,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
     def _look_again(self, shown: Snapshot, width: int) -> None:
         app = self.console_app
         view, span = app.desk.view, app.looking().span
-        story = 0 if self.alone == "page-grid" else STORY_LINES[width >= 140]
+        story = 0 if self.alone == "page-grid" else STORY_LINES[is_workspace(width)]
         height = app.size.height - _FRAME_LINES - LEGEND_LINES - story
         key = (view.pool, view.incident if view.pool is None else None, view.range.text, view.option(ROWS))
         asked = _Asked(id(shown), key, span, (max(height, 1), width - MARGIN))
@@ -204,7 +220,7 @@ class PagesScreen(OwnTables, BackgroundScreen):
             return
         width = self.app.size.width
         alone = self.app.size.height - _FRAME_LINES if self.alone == "page-story" else None
-        size = (width, alone or STORY_LINES[width >= 140])
+        size = (width, alone or STORY_LINES[is_workspace(width)])
         lines = story_lines(picture.shown, picture.drawn, *story, picture.reads, size, self.palette)
         self.query_one("#page-story", Canvas).show(lines)
 

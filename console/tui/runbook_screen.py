@@ -105,7 +105,7 @@ class RunbookScreen(OwnTables, BackgroundScreen):
             if words is not None:
                 self._starts.remove(begun)
                 self.console_app.say(printable(words), title=f"{begun.subject} has ended")
-        if self.app.screen is self and not self.is_computing:
+        if self.is_current and not self.is_computing:
             books = self._known.runbooks if self._known is not None else None
             now = datetime.fromtimestamp(self.console_app.now_us() / 1e6, UTC).date()
 

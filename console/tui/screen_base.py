@@ -17,11 +17,14 @@ from textual.widgets import Static
 
 from console.core.actions import BY_ID, actions_of, hints_of
 from console.core.looking import left_of
+from console.core.nearest import Nearest, nearest_of
 from console.core.places import Place
 from console.core.printable import printable
 from console.core.trouble import trouble_of
 from console.core.view import View
 from console.tui.app_base import Refused
+from console.tui.fixed import Fixed
+from console.tui.layout import BREAKPOINTS
 from console.tui.line_list import LineList
 from console.tui.lines import cut, footer, header, tab_line, view_line, with_states
 from console.tui.notices import Notice
@@ -50,7 +53,7 @@ class DeskScreen(PaneZoom):
     PLACE: ClassVar[Place]
     _is_composed = False
     _focused_before: Widget | None = None
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]  # noqa: RUF012 Textual declares it on instances
+    HORIZONTAL_BREAKPOINTS = BREAKPOINTS
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -64,12 +67,12 @@ class DeskScreen(PaneZoom):
 
     def compose(self) -> ComposeResult:
         """Header, body, footer, and the line that a terminal too small gets."""
-        yield Static(id="header", markup=False)
-        yield Static(id="tabs", markup=False)
-        yield Static(id="crumbs", markup=False)
-        yield Static(id="notice", markup=False)
+        yield Fixed(id="header")
+        yield Fixed(id="tabs")
+        yield Fixed(id="crumbs")
+        yield Fixed(id="notice")
         yield from self.compose_body()
-        yield Static(id="footer", markup=False)
+        yield Fixed(id="footer")
         yield Static(id="too-small", markup=False)
 
     @abstractmethod
@@ -123,15 +126,15 @@ class DeskScreen(PaneZoom):
             app.desk, app.seen, named, app.now_us(), width, palette,
             writes=app.around.may_write, refresh_s=app.refresh_s,
         )  # fmt: skip
-        self.query_one("#header", Static).update(above)
-        self.query_one("#tabs", Static).update(tab_line(app.tabs, self.PLACE, width, palette))
-        self.query_one("#crumbs", Static).update(
+        self.query_one("#header", Fixed).update(above)
+        self.query_one("#tabs", Fixed).update(tab_line(app.tabs, self.PLACE, width, palette))
+        self.query_one("#crumbs", Fixed).update(
             self._fault_line(width) or with_states(self.crumbs(), app.states, width, palette)
         )
         hints = hints_of(self.PLACE)
         if self.alone is not None:
             hints = (replace(BY_ID["zoom_pane"], hint_words="all panes"), *hints)
-        self.query_one("#footer", Static).update(footer(hints, width, palette))
+        self.query_one("#footer", Fixed).update(footer(hints, width, palette))
 
     def crumbs(self) -> Text:
         """The view in words, what is left of the screen's table, and how whole the record is."""
@@ -167,7 +170,7 @@ class DeskScreen(PaneZoom):
         elif told is None and self.has_class("-notice"):
             self.call_after_refresh(self._focus_again)
         self.set_class(told is not None, "-notice")
-        self.query_one("#notice", Static).update(told.text(self.palette) if told else "")
+        self.query_one("#notice", Fixed).update(told.text(self.palette) if told else "")
 
     def _focus_again(self) -> None:
         """What is hidden loses the focus."""
@@ -193,6 +196,17 @@ class DeskScreen(PaneZoom):
         if had:
             app.change(replace(app.desk.view, mark_us=None))
         return had
+
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what this screen draws lies in it."""
+        app = self.console_app
+        known = app.desk.rollup
+        return None if known is None else nearest_of(self.PLACE, known, app.desk.shown, app.looking())
+
+    def nearest_words(self, earlier: str = "[", later: str = "]") -> str:
+        """What lies nearest to a range in which this screen has nothing, and the keys that go there; else nothing."""
+        near = self.nearest()
+        return "" if near is None else near.words(earlier, later)
 
     def pointed_us(self) -> int | None:
         """The moment under the cursor, us UTC."""

@@ -10,6 +10,7 @@ from typing import Any
 from textual.worker import Worker, WorkerState
 
 from console.core.as_it_was import snapshot_at
+from console.core.nearest import shifted
 from console.core.own_time import swapped
 from console.core.snapshot import Snapshot
 from console.core.time_moves import marked, moment_in, pointed, stepped, zoomed
@@ -52,11 +53,17 @@ class TimeActions(DeskApp):
 
     def do_earlier(self, _: str = "") -> None:
         """Point one stretch earlier."""
-        self.change(stepped(self.desk.view, self.looked(), -1))
+        self._step(-1)
 
     def do_later(self, _: str = "") -> None:
         """Point one stretch later."""
-        self.change(stepped(self.desk.view, self.looked(), 1))
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        """A stretch on; from a range with nothing in it to what is nearest."""
+        near = self.nearest()
+        view = None if near is None else shifted(self.desk.view, near, by)
+        self.change(stepped(self.desk.view, self.looked(), by) if view is None else view)
 
     def do_left(self, _: str = "") -> None:
         """Where there is no map to move on: earlier."""

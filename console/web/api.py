@@ -36,6 +36,7 @@ from console.web.asked import Asked, PageNotFound, ask
 from console.web.charts import NotReadYet, chart
 from console.web.feed import MOST_SUBSCRIBERS, AnyFeed
 from console.web.gate import Visitor
+from console.web.kept import Pinned
 from console.web.moves import REFUSALS, address_after, read_command
 from console.web.run_forms import RunForms
 from console.web.tables import left_of, place_of, sheet_asked
@@ -63,6 +64,7 @@ def add_api(app: FastAPI, feed: AnyFeed, views: Path, runs: RunForms) -> None:
             asked = await ask(feed, at)
             wanted = read_command(command) if command else Command(_named(action), argument)
             made = await asyncio.to_thread(address_after, asked, wanted.action, wanted.argument, views)
+            _pin(feed, asked, wanted.action)
         except REFUSALS as error:
             return JSONResponse({"error": {"message": str(error), "code": "refused"}}, 400)
         return JSONResponse({"address": made})
@@ -179,6 +181,12 @@ def _sent(file: BinaryIO, name: str, fmt: str) -> Response:
         "content-length": str(file.seek(0, os.SEEK_END)),
     }
     return StreamingResponse(chunks(), media_type=FORMATS[fmt], headers=headers)
+
+
+def _pin(feed: AnyFeed, asked: Asked, action: Action) -> None:
+    """Keep what is shown where it is being paused."""
+    if action.id == "pause" and asked.kept is not None and asked.rollup is not None:
+        feed.pin(asked.rollup.data_us or 0, Pinned(asked.kept, asked.desk.live))
 
 
 def _named(action_id: str) -> Action:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -265,8 +265,9 @@ def _add_forms(app: FastAPI, gate: Gate, forms: TriageForms, feed: Feed) -> None
     async def triage(request: Request, incident_id: str) -> Response:
         form = await _form(request)
         visitor = check_writer(gate, visitor_of(request), request, form)
-        desk = await feed.fresh()
-        incident = desk.incident_of(incident_id)
+        await feed.fresh()
+        asked = await ask(feed, _seen_at(request, incident_id))
+        incident = None if asked.rollup is None else asked.rollup.incident(incident_id)
         if incident is None:
             raise PageNotFound("There is no such incident in this ledger.")
         await asyncio.to_thread(forms.write, visitor, incident, form)
@@ -282,6 +283,12 @@ def _add_run_forms(app: FastAPI, gate: Gate, forms: RunForms, feed: Feed) -> Non
         subject = await asyncio.to_thread(forms.act, visitor, form, feed.now_us())
         view = View(Place.RUNS, ledger=feed.name if feed.ledgers else None)
         return RedirectResponse(f"{to_link(view)}#run-{quote(subject)}", 303)
+
+
+def _seen_at(request: Request, incident_id: str) -> str:
+    """The address under which an incident was seen: of a view that was paused, what it shows is what is spoken of."""
+    as_of = parse_qs(urlsplit(request.headers.get("referer", "")).query).get("as_of")
+    return f"/incidents/{quote(incident_id)}" + (f"?as_of={quote(as_of[0])}" if as_of else "")
 
 
 async def _form(request: Request) -> dict[str, str]:

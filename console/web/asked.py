@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from console.core.desk import Desk
 from console.core.ledger_names import ALL_LEDGERS
 from console.core.looking import Looking, looking, now_words, range_now
+from console.core.nearest import Nearest, nearest_of, shifted
 from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, own_words
 from console.core.page_map import Area, incident_area, whole_area
 from console.core.page_view import pool_fault, pool_looked_at
@@ -31,7 +32,7 @@ from console.core.triage import Entry
 from console.core.view import Cue, Mode, View
 from console.core.view_link import BadLink, absolute, asks_absolute, from_link, to_link, to_query
 from console.web.feed import AnyFeed
-from console.web.kept import Kept
+from console.web.kept import Kept, Pinned
 from console.web.replaying import Replaying, replaying
 
 BESIDE = frozenset({"theme", "before", "after", "next", "of"})
@@ -55,8 +56,9 @@ class Asked:
     """`span`: the view's range now. `beside`: what the address says that is no part of the view. `mark`: of the desk.
     `now_us`: what `now` means in a range; `clock_us`: the time of the wall.
     `said`: what people said of incidents. `kept`: what was worked out of the snapshot; None as long as there is none.
-    `replaying`: where a replay stands; its desk shows the record as it was there. `ledgers`: names of all that can be looked at,
-    where several are served; `states`: how each stands, where all are looked at.
+    `newest_us`: how far the record goes, where less of it is shown. `replaying`: where a replay stands; its desk shows the
+    record as it was there. `ledgers`: names of all that can be looked at, where several are served; `states`: how each stands,
+    where all are looked at.
     """
 
     desk: Desk
@@ -71,6 +73,7 @@ class Asked:
     ledgers: tuple[str, ...] = ()
     states: tuple[SourceState, ...] = ()
     said: tuple[Entry, ...] = ()
+    newest_us: int | None = None
 
     @property
     def moment_us(self) -> int:
@@ -103,8 +106,8 @@ class Asked:
         """The view of another screen: range, filter, what is pointed at and whether it stands still go along."""
         seen = self.view
         view = View(
-            place, seen.range, seen.back, seen.cursor_us, seen.mark_us, seen.filter, mode=seen.mode, replay=seen.replay,
-            ledger=seen.ledger,
+            place, seen.range, seen.back, seen.cursor_us, seen.mark_us, seen.as_of_us, seen.filter, mode=seen.mode,
+            replay=seen.replay, ledger=seen.ledger,
         )  # fmt: skip
         return gone_to(view, place)
 
@@ -118,6 +121,21 @@ class Asked:
         if source:  # the filter was of all ledgers; its own ledger knows its time
             return replace(view, ledger=source, filter="")
         return view if self.rollup is None else at_own_time(view, self.rollup.span)
+
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """What lies nearest to the range, where nothing of what the screen draws lies in it."""
+        shown = None if self.kept is None else self.kept.snapshot
+        if self.rollup is None:
+            return None
+        return nearest_of(self.view.place, self.rollup, shown, self.looking)
+
+    @property
+    def nearest_links(self) -> list[tuple[str, str]]:
+        """The ways there: what each is called, and its address."""
+        near, ways = self.nearest, ((-1, "the one before"), (1, "the one after"))
+        found = [(words, shifted(self.view, near, by)) for by, words in ways] if near else []
+        return [(words, to_link(view)) for words, view in found if view is not None]
 
     @property
     def left(self) -> str:
@@ -144,7 +162,14 @@ class Asked:
     def around(self, incident_id: str) -> str:
         """The address of the page map around an incident."""
         seen = self.view
-        view = View(Place.PAGES, cursor_us=seen.cursor_us, mode=seen.mode, replay=seen.replay, ledger=seen.ledger)
+        view = View(
+            Place.PAGES,
+            cursor_us=seen.cursor_us,
+            as_of_us=seen.as_of_us,
+            mode=seen.mode,
+            replay=seen.replay,
+            ledger=seen.ledger,
+        )
         return to_link(replace(view, incident=incident_id))
 
     @property
@@ -154,7 +179,7 @@ class Asked:
             return ""
         if self.view.place is Place.INCIDENT and own_words(self.view):
             return "held" if self.desk.shown is not None else ""
-        if not self.view.range.follows:
+        if not self.view.range.follows and self.view.as_of_us is None:
             return "range"
         if self.view.mode is Mode.PAUSED:
             return "paused"
@@ -162,11 +187,11 @@ class Asked:
 
     @property
     def carried_pairs(self) -> list[tuple[str, str]]:
-        """What of the query goes along with a form whatever is looked at there: a replay, and the ledger."""
-        seen = View(ledger=self.view.ledger)
-        if self.view.replay is not None:
-            seen = replace(seen, mode=self.view.mode, replay=self.view.replay, cursor_us=self.view.cursor_us)
-        return parse_qsl(to_query(seen))
+        """What of the query goes along with a form whatever is looked at there: a replay or a pause, and the ledger."""
+        seen, kept = self.view, View(ledger=self.view.ledger)
+        if seen.replay is not None or seen.as_of_us is not None:
+            kept = replace(kept, mode=seen.mode, replay=seen.replay, cursor_us=seen.cursor_us, as_of_us=seen.as_of_us)
+        return parse_qsl(to_query(kept))
 
     @property
     def replay_link(self) -> str:
@@ -184,6 +209,8 @@ async def ask(feed: AnyFeed, address: str) -> Asked:
     fault = sort_fault(asked.rollup, asked.view) if asked.rollup is not None else ""
     if fault:
         raise BadLink(fault)
+    if asked.view.as_of_us is not None:
+        return await _as_of(feed, asked, asked.view.as_of_us)
     if asked.view.replay is None:
         return asked
     reach = extent(known, looking(known, replace(asked.view, replay=None), asked.clock_us).span) if known else None
@@ -199,6 +226,19 @@ async def ask(feed: AnyFeed, address: str) -> Asked:
     now = range_now(known, view, asked.clock_us)
     span = view.range.resolve(now, known.span)
     return replace(asked, desk=desk, view=view, span=span, now_us=now, kept=past, replaying=stands)
+
+
+async def _as_of(feed: AnyFeed, asked: Asked, at_us: int) -> Asked:
+    """The same over the record as it was when its view was paused: as it was shown then, else judged anew."""
+    newest = feed.desk.rollup
+    if feed.kept is None or newest is None or (newest.data_us or 0) <= at_us:
+        return asked
+    pinned = feed.pinned(at_us)
+    if pinned is None:
+        pinned = Pinned(await feed.past.exactly(feed.kept.snapshot, at_us), None)
+    desk = replace(asked.desk, shown=pinned.kept.snapshot, live=pinned.live, remembered=None)
+    span = asked.view.range.resolve(asked.now_us, desk.rollup.span) if desk.rollup else asked.span
+    return replace(asked, desk=desk, span=span, kept=pinned.kept, newest_us=newest.data_us)
 
 
 def _read(feed: AnyFeed, address: str) -> Asked:
@@ -226,6 +266,8 @@ def _of_feed(view: View, feed: AnyFeed) -> View:
         raise BadLink(f"there is no ledger {printable(view.ledger)} here; there are: {there}")
     if feed.name == ALL_LEDGERS and view.replay is not None:
         raise BadLink("a replay is of one ledger: name it in the place of all")
+    if feed.name == ALL_LEDGERS and view.as_of_us is not None:
+        raise BadLink("what was shown at a moment is of one ledger: name it in the place of all")
     return replace(view, ledger=feed.name if feed.ledgers else None)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
@@ -18,10 +19,11 @@ from console.core.snapshot import Snapshot
 from console.core.source import Failure, LedgerSource
 from console.core.source_states import SourceState
 from console.core.triage import Entry
-from console.web.kept import Kept
+from console.web.kept import Kept, Pinned
 from console.web.past import Past
 
 POLL_SECONDS, EDGE_SECONDS = 1.0, 0.5
+MOST_PINNED = 4
 STALE_TELL_S = 5.0
 """How often a picture that is stale is told anew, so that its age moves on."""
 REST_FACTOR = 4
@@ -44,6 +46,7 @@ class AnyFeed(ABC):
         self._life, self._shown = f"{born_us:x}", 0
         self._changed = asyncio.Condition()
         self.told: list[Callable[[], Awaitable[None]]] = []
+        self._pinned: OrderedDict[int, Pinned] = OrderedDict()
         self.entries: Callable[[], tuple[Entry, ...]] = tuple
         """Reads what people said of the incidents that are shown."""
 
@@ -64,6 +67,16 @@ class AnyFeed(ABC):
     @abstractmethod
     async def fresh(self) -> Desk:
         """The desk, after a look at what is not of this second; as it is where that takes long."""
+
+    def pin(self, as_of_us: int, shown: Pinned) -> None:
+        """Keep what is shown for whoever paused it; of several pauses the last `MOST_PINNED`, others are judged anew."""
+        self._pinned[as_of_us] = shown
+        while len(self._pinned) > MOST_PINNED:
+            self._pinned.popitem(last=False)
+
+    def pinned(self, as_of_us: int) -> Pinned | None:
+        """What was shown when somebody paused at that moment, if it is kept still."""
+        return self._pinned.get(as_of_us)
 
     @abstractmethod
     async def run(self) -> None:

@@ -6,14 +6,24 @@ Invariant: all of it is of the one snapshot; a map that was asked for again is t
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 
 from console.core.events import Events
 from console.core.page_map import Area, PageMap, page_map
+from console.core.rollup import Rollup
 from console.core.snapshot import Snapshot
 
 MOST_MAPS = 32
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What was shown when somebody paused: the reading, and its live edge."""
+
+    kept: Kept
+    live: Rollup | None
 
 
 class Kept:

@@ -16,6 +16,7 @@ from console.core.commands import Command, CommandError, parse_command
 from console.core.desk import Desk
 from console.core.export import FORMATS
 from console.core.filter_language import FilterError, parse_filter, with_value
+from console.core.nearest import shifted
 from console.core.own_time import given_back, swapped
 from console.core.page_view import next_mark
 from console.core.places import MERGED, TABS, Place
@@ -119,11 +120,14 @@ def _saved(views: Path, name: str, asked: Asked) -> View:
 
 
 def _paused(asked: Asked, _: str) -> View:
-    """Paused, and pointing at the moment of it; or following again, pointing at nothing."""
+    """Paused, and pointing at the moment of it; or following again, pointing at nothing. Of several ledgers at once the page is
+    held, and no moment: each has its own."""
     view = asked.view.toggled()
     if view.mode is Mode.LIVE:
         return replace(view, cursor_us=None)
-    return replace(view, cursor_us=asked.rollup.data_us if view.cursor_us is None and asked.rollup else view.cursor_us)
+    shown_us = asked.rollup.data_us if asked.rollup else None
+    as_of_us = shown_us if asked.desk.merged is None else None
+    return replace(view, cursor_us=shown_us if view.cursor_us is None else view.cursor_us, as_of_us=as_of_us)
 
 
 def _replay(asked: Asked, text: str) -> View:
@@ -174,7 +178,12 @@ def _mark(asked: Asked, _: str) -> View:
 
 
 def _stepped(by: int) -> Callable[[Asked, str], View]:
-    return lambda asked, _: stepped(asked.view, _looked(asked), by)
+    def move(asked: Asked, _: str) -> View:
+        near = asked.nearest
+        view = None if near is None else shifted(asked.view, near, by)
+        return stepped(asked.view, _looked(asked), by) if view is None else view
+
+    return move
 
 
 def _zoomed(factor: float) -> Callable[[Asked, str], View]:

@@ -17,6 +17,7 @@ from console.web.kept import Kept
 PATIENCE_S = 2.0
 """How long an answer waits for its moment; then it gets the last one before it that was judged."""
 MOST_KEPT = 16
+LOOK_AGAIN_S = 0.05
 
 
 class PastFailed(Exception):
@@ -51,6 +52,14 @@ class Past:
         best = max(earlier, key=lambda key: (key[1], key[0] == whole.fingerprint))
         self._kept.move_to_end(best)
         return self._kept[best]
+
+    async def exactly(self, whole: Snapshot, t_us: int) -> Kept:
+        """`whole` as it was at that moment and no other, however long it takes. Raises PastFailed."""
+        while True:
+            found = await self.at(whole, t_us)
+            if found is not None and found.snapshot.taken_us == t_us:
+                return found
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _judge(self, whole: Snapshot, t_us: int) -> None:
         try:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pilots import app_of, opened
+from pilots import app_of, opened, worked_out
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from console.core.places import Place
@@ -28,6 +28,8 @@ async def test_pictures(place, theme, here, tmp_path, finished, snapshot):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app)
         await pilot.pause()
+        if place is Place.INCIDENT:
+            await worked_out(pilot)
         picture = app.export_screenshot()
         assert "cdnjs" not in SvgExtension().serialize(picture)
         assert picture == snapshot.use_extension(SvgExtension)

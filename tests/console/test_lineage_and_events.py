@@ -7,6 +7,7 @@ import pytest
 from scripted_ledger import ACME, BRIO, Scene, late_write, ordinary, short_handoff
 
 from console.core.lineage import MAX_NODES, lineage
+from console.core.lives import PoolLives
 from console.core.marks import LinkStyle
 from console.core.page_events import Placed, page_story
 from console.core.snapshot import Snapshot
@@ -118,6 +119,15 @@ def test_a_short_handoff_reads_as_reserve_one_landing_commit_of_all_read(finishe
     (offending,) = [e for e in story.events if e.offending]
     assert (offending.kind, offending.verdict) == ("READ", Verdict.CONTAMINATED)
     assert offending.note == "not its own, from step 5"
+
+
+def test_a_story_looks_at_the_lives_of_its_page_and_at_what_landed_under_the_tags_of_its_request(finished, monkeypatch):
+    reading = opened(finished, "M1")[1]
+    told, looked_at, life = page_story(finished, reading, 5), set(), PoolLives.life
+    assert any("movers wrote 1 of 12 pages" in event.note for event in told.events if event.kind == "COMMIT")
+    monkeypatch.setattr(PoolLives, "life", lambda self, at: looked_at.add(int(self.page[at])) or life(self, at))
+    assert page_story(finished, reading, 5) == told
+    assert looked_at == {5}
 
 
 def test_a_late_write_is_the_line_to_look_at(finished):

@@ -7,7 +7,7 @@ import pytest
 from pilots import app_of, opened, until, worked_out
 from text_snapshot import screen_lines
 
-from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, swapped
+from console.core.own_time import at_own_time, given_back, gone_to, opened_by_address, own_words, swapped
 from console.core.places import Place
 from console.core.source import LedgerSource
 from console.core.time_range import ALL, BadRange, Span, parse_range
@@ -36,6 +36,8 @@ def test_the_own_time_is_from_two_minutes_before_to_two_minutes_after_and_gives_
     inside = opened_from(listed)
     assert inside.range.resolve(AT, spans) == Span(AT - TWO_MINUTES, AT + 1_000_000 + TWO_MINUTES + 1)
     assert inside.mode is (Mode.HELD if listed.mode is Mode.LIVE else Mode.PAUSED)
+    assert own_words(inside) == f"own time, Z: {before}"
+    assert own_words(inside.with_range(parse_range("-1h..-30m"))) == f"Z: {before}"  # somebody has zoomed
     held = gone_to(inside, Place.HELD)
     assert held.range == inside.range
     for left in (given_back(replace(inside, place=Place.INCIDENTS)), gone_to(held, Place.OVERVIEW), given_back(held)):

@@ -28,7 +28,7 @@ async def test_f_gives_a_pane_the_whole_screen_and_esc_gives_it_back(here, tmp_p
         assert "VICTIM resp-b1" in screen_text(app)
         assert "RESPONSES" not in screen_text(app)
         assert "f all panes" in screen_text(app).splitlines()[-1]
-        assert app.screen.query_one("#pages").size.height == 48 - 4 - 3
+        assert app.screen.query_one("#pages").size.height == 48 - 4 - 4  # frame; victim, rank, rule, proof
         assert app.screen.query_one("#pages").size.width == 160
         await pilot.press("escape")
         await until(pilot, lambda: screen_text(app) == before, "what it was")

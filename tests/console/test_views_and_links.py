@@ -212,5 +212,19 @@ def test_an_order_by_what_no_table_has_is_said_and_one_of_another_screen_waits(f
     assert (at.view.sort, at.view.filter) == (None, "")
 
 
+def test_a_pause_of_a_moment_is_in_the_address_until_it_is_left():
+    link = "/held?at=2026-09-21T14:13:20Z&mode=paused&as_of=2026-09-21T14:13:21Z"
+    view = from_link(link)
+    assert to_link(view) == link
+    assert view.toggled().as_of_us is None
+    assert view.followed(0, lambda _: None).as_of_us is None
+    assert view.on(Cue.PLAY).as_of_us is None
+    assert to_link(from_link("/held?as_of=2026-09-21T14:13:21Z")) == "/held?mode=paused&as_of=2026-09-21T14:13:21Z"
+    standing = view.pause_replayed()
+    assert (standing.mode, standing.cursor_us, standing.replay.is_playing) == (Mode.REPLAY, view.as_of_us, False)
+    with pytest.raises(BadLink, match="does not go with mode=replay"):
+        from_link("/held?mode=replay&as_of=2026-09-21T14:13:21Z")
+
+
 def test_a_moment_is_read_to_the_microsecond():
     assert moment_us("1970-01-01T00:00:16.080059Z") == 16_080_059

@@ -123,7 +123,7 @@ async def test_keys_move_over_time_incidents_responses_and_pages(client, finishe
         assert inside.startswith("/held?from=")
         assert await after(inside, "zoom_fit") == "/held?mode=paused"
         paused = await after("/held", "pause")
-        assert paused == "/held?at=2026-09-21T14:13:21.370700Z&mode=paused"
+        assert paused == "/held?at=2026-09-21T14:13:21.370700Z&mode=paused&as_of=2026-09-21T14:13:21.370700Z"
         assert await after(paused, "pause") == "/held"
         earlier = await after(paused, "earlier")
         assert earlier < paused

@@ -195,6 +195,58 @@ async def test_what_comes_in_is_not_shown_as_what_was(live_scene, tmp_path):
         assert re.search(count, after)[1] == re.search(count, before)[1] != "8 responses"
 
 
+async def test_what_is_paused_is_of_its_moment_on_every_screen(live_scene, tmp_path):
+    read = LedgerSource(live_scene.directory, now_us=lambda: NOW, engine="replay").read
+    incident = next(i for i in read().incidents if i.cause == "M1")
+    paths = ("overview", "incidents", "held", "latency", "events", "pages", f"incidents/{incident.id}")
+    app = app_of(live_scene.directory, tmp_path)
+    async with client_of(app) as client:
+        await client.get("/incidents")
+        asked = {"at": "/incidents", "action": "pause"}
+        paused = (await client.get("/api/address", params=asked)).json()["address"]
+        query = paused.partition("?")[2]
+        assert "as_of=" in query
+        before = {path: body_of((await client.get(f"/{path}?{query}")).text) for path in paths}
+        tables = ("incidents", "events", "detections", "latency")
+        files = {name: (await client.get(f"/tables/{name}.csv?{query}")).content for name in tables}
+        ordinary(live_scene, "new", ACME, 40, 4)
+        short_handoff(live_scene, "newer", CYAN, 40, 4)
+        live_scene.beat()
+        live_scene.flush()
+        deadline = time.monotonic() + 30
+        while "8 responses" not in (await client.get("/incidents")).text:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        for path in paths:
+            text = (await client.get(f"/{path}?{query}")).text
+            assert body_of(text) == before[path], path
+            assert 'data-stands="paused"' in text or path.startswith("incidents/")
+            links = re.findall(r'href="(/(?:held|events|latency|incidents)[^"]*)"', text)
+            assert all("as_of=" in link for link in links if "mode=replay" not in link), path
+        for name, content in files.items():
+            assert (await client.get(f"/tables/{name}.csv?{query}")).content == content, name
+        assert "the record goes on for" in (await client.get(f"/held?{query}")).text
+        grown = read().incident(incident.id)
+        assert grown.responses > incident.responses
+        sent = {"act": "ack", "word": re.search(r'data-word="([^"]+)"', (await client.get("/incidents")).text)[1]}
+        for address, responses in ((paused, incident.responses), ("/incidents", grown.responses)):
+            page = {"referer": f"http://127.0.0.1{address}"}
+            await client.post(f"/incidents/{incident.id}/triage", data=sent, headers=page)
+            assert app.state.feed.entries()[-1].responses == responses  # what was seen is acknowledged
+        followed = (await client.get("/api/address", params={"at": paused, "action": "pause"})).json()["address"]
+        assert followed == "/incidents"
+    async with client_of(app_of(live_scene.directory, tmp_path)) as later:  # a server that kept nothing
+        await later.get("/incidents")
+        text = (await later.get(f"/incidents?{query}")).text
+        assert "6 responses" in text
+        assert "8 responses" not in text
+
+
+def body_of(text: str) -> str:
+    """What a page shows below its status line, without the forms' words."""
+    return re.sub(r'name="word" value="[^"]*"', "", text[text.index("<h1") : text.rindex("</main>")])
+
+
 @pytest.mark.browser
 def test_it_plays_stands_scrubs_and_goes_to_the_next_incident(tmp_path, finished, served, watch):
     scene = incident_scene(tmp_path / "ledger")
