@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_events import made
 
 from console.core.desk import Desk
 from console.core.event_window import EventWindows, Looked, words_of
-from console.core.events import EventKey, Events, key_at, keys_of
+from console.core.events import PAGE, EventKey, Events, key_at, keys_of
 from console.core.filter_language import parse_filter
 from console.core.ledger_names import ledger_names
 from console.core.looking import incident_keys, incidents_left, left_of, looking
@@ -167,3 +169,19 @@ def test_a_paused_desk_keeps_what_it_shows_of_several_ledgers_and_counts_what_is
 
 def test_no_ledger_is_called_as_all_of_them_are():
     assert ledger_names([Path("/x/all"), Path("/x/b")]) == ("x/all", "b")
+
+
+def test_a_page_of_two_ledgers_costs_the_same_in_records_that_are_twenty_times_as_long():
+    costs = {}
+    for rows in (20_000, 400_000):
+        merged = MergedEvents({"a": made(rows), "b": made(rows)})
+        assert len(merged) == 2 * rows
+        key = merged.after(None, parse_filter(""), Span(rows * 500, None), 0, 1).later
+        taken = []
+        for _ in range(7):
+            started = process_time()
+            page = merged.before(key, parse_filter(""), Span(), 0)
+            taken.append(process_time() - started)
+        assert len(page.rows) == PAGE
+        costs[rows] = sorted(taken)[len(taken) // 2]
+    assert costs[400_000] < 5 * costs[20_000] + 0.02
