@@ -107,7 +107,8 @@ def test_latency_names_the_length_to_look_at_first():
         {
             "bucket_tokens": [512, 8192], "requests": [100, 19], "p5_ms": [10.0, 200.0], "p50_ms": [12.0, 300.0],
             "p95_ms": [20.0, 900.0], "mean_ms": [13.0, 400.0], "sum_ms": [1300.0, 7600.0], "baseline_p5_ms": [10.0, 1600.0],
-            "baseline_p10_ms": [10.5, 1650.0], "baseline_p90_ms": [14.0, 2200.0], "floor_ms": [0.5, 8.0], "below_floor": [0, 2], "suspicious": ["no", "yes"], "fastest": [None, ["r1", "r2"]],
+            "baseline_p10_ms": [10.5, 1650.0], "baseline_p90_ms": [14.0, 2200.0],
+            "floor_ms": [0.5, 8.0], "below_floor": [0, 2], "suspicious": ["no", "yes"], "fastest": [None, ["r1", "r2"]],
         }
     )  # fmt: skip
     times = pa.table(
