@@ -8,9 +8,9 @@ export OMP_NUM_THREADS := 1
 demo: .venv/engine.installed
 	@$(BIN)/engine demo --ledger demo-ledger
 
-# What starts processes of its own has both cores to itself; the rest waits much of its time, so there are twice as many workers as cores.
+# What starts processes of its own has both cores to itself; the rest runs on two workers, long files first.
 test: system lint
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not engine and not browser and not vllm"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not engine and not browser and not vllm"
 	$(BIN)/pytest -m "engine or browser"
 
 # The laws of the verdicts over every case, of which `make test` draws a part.

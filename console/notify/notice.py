@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from urllib.parse import quote
 
 from console.core.filter_language import ORDERED
 from console.core.incident_words import verdict_words
@@ -19,7 +20,8 @@ from console.notify.told import Action
 @dataclass(frozen=True)
 class Notice:
     """One message, before it is dressed for a receiver. `severity`, `before`: words of the library, `before` as it was
-    told last ("" = not at all); times in us UTC.
+    told last ("" = not at all); times in us UTC. `of_several`: the console serves more ledgers than `ledger`, in which the same
+    incident id may mean another.
     """
 
     action: Action
@@ -36,6 +38,17 @@ class Notice:
     first_seen_us: int | None
     last_seen_us: int | None
     growing: bool
+    of_several: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names the incident at a receiver."""
+        return f"{self.ledger}:{self.incident}" if self.of_several else self.incident
+
+    @property
+    def path(self) -> str:
+        """Where the console shows it."""
+        return f"/incidents/{self.incident}" + (f"?ledger={quote(self.ledger)}" if self.of_several else "")
 
     @property
     def summary(self) -> str:
@@ -55,13 +68,15 @@ class Notice:
         return cls(**{**row, **lists, "action": Action(row["action"])})
 
 
-def notice_of(incident: Incident, action: Action, before: Severity | None, ledger: str) -> Notice:
+def notice_of(
+    incident: Incident, action: Action, before: Severity | None, ledger: str, *, of_several: bool = False
+) -> Notice:
     """`ledger`: its name. `before`: the severity that was told last."""
     return Notice(
         action=action, incident=incident.id, severity=word_of(incident.severity), before=word_of(before) if before else "",
         cause=incident.cause, title=incident.title, story=mechanism(incident.cause).story, verdict=verdict_words(incident),
         ledger=ledger, detectors=incident.detectors, workers=incident.workers, first_seen_us=incident.first_seen_us,
-        last_seen_us=incident.last_seen_us, growing=incident.growing,
+        last_seen_us=incident.last_seen_us, growing=incident.growing, of_several=of_several,
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ _REFUSALS = frozenset({400, 413, 422})
 
 
 class Notifier:
-    """`entries`: what people said of incidents (silences hold messages back). `say`: words for stderr. `faults` counts
-    looks and tries that failed here, not at a receiver.
+    """`entries`: what people said of incidents (silences hold messages back). `say`: words for stderr. `one_of`: the ledger's
+    name where several are served. `faults` counts looks and tries that failed here, not at a receiver.
     """
 
     def __init__(
@@ -49,10 +49,11 @@ class Notifier:
         entries: Callable[[], tuple[Entry, ...]],
         say: Callable[[str], None],
         transport: httpx.AsyncBaseTransport | None = None,
+        one_of: str = "",
     ) -> None:
         self._receivers, self._outbox, self._now_us, self._entries = receivers, outbox, now_us, entries
         self._say, self._transport = say, transport
-        self._was_live = False
+        self._was_live, self._one_of = False, one_of
         self.faults = 0
         self._said: set[str] = set()
 
@@ -127,7 +128,8 @@ class Notifier:
             return
         told, action = TRANSITIONS[last.told, cue]
         if action is not None:
-            notice = notice_of(incident, action, last.severity, known.name)
+            ledger, of_several = self._one_of or known.name, bool(self._one_of)
+            notice = notice_of(incident, action, last.severity, ledger, of_several=of_several)
             self._outbox.queue(receiver.name, last.number + 1, told, incident.severity, notice, self._now_us())
 
     def _take_back(self, receiver: Receiver, last: LastTold) -> None:

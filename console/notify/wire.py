@@ -1,7 +1,7 @@
 """Notices as each kind of receiver wants them: a signed webhook, Alertmanager's API v2, PagerDuty's Events API v2.
 
-Invariant: the dedup key is the incident's id everywhere, so that a message which arrives twice is one incident; a body is
-made when it is sent, since an Alertmanager alert says until when it holds.
+Invariant: the dedup key is the incident's id everywhere, with its ledger's name where several are served, so that a message
+which arrives twice is one incident; a body is made when it is sent, since an Alertmanager alert says until when it holds.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ class Outgoing:
 
 
 def outgoing(receiver: Receiver, notice: Notice, key: str, console_url: str, now_us: int) -> Outgoing:
-    """The request for one message. `key` names the message, the same at every try."""
-    link = f"{console_url}/incidents/{notice.incident}" if console_url else ""
+    """The request for one message. `key` names the message of its ledger, the same at every try."""
+    link = console_url + notice.path if console_url else ""
     if receiver.kind is Kind.ALERTMANAGER:
         headers = {"authorization": f"Bearer {receiver.secret}"} if receiver.secret else {}
         return _post(f"{receiver.url}/api/v2/alerts", _alerts(notice, link, now_us), headers)
     if receiver.kind is Kind.PAGERDUTY:
         return _post(receiver.url, _event(receiver, notice, link, console_url, now_us), {})
     sent = _post(receiver.url, _webhook(notice, link, now_us), {})
+    key = f"{notice.ledger}:{key}" if notice.of_several else key
     return Outgoing(sent.url, sent.headers | _signed(receiver.secret, key, now_us, sent.content), sent.content)
 
 
@@ -93,7 +94,7 @@ def _alert(notice: Notice, severity: str, link: str, ends_us: int) -> dict[str, 
 
 def _event(receiver: Receiver, notice: Notice, link: str, console_url: str, now_us: int) -> dict[str, Any]:
     event: dict[str, Any] = {
-        "routing_key": receiver.secret, "dedup_key": notice.incident,
+        "routing_key": receiver.secret, "dedup_key": notice.key,
         "event_action": "resolve" if notice.action is Action.OVER else "trigger",
     }  # fmt: skip
     if notice.action is not Action.OVER:

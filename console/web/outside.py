@@ -21,15 +21,17 @@ from console.web.intake import Intake
 WHO = "alert intake"
 
 
-def load_notifier(source: LedgerSource, state: Path, receivers_file: Path) -> Notifier:
-    """Raises ServeError where the receivers or the outbox will not do."""
+def load_notifier(source: LedgerSource, state: Path, receivers_file: Path, one_of: str = "") -> Notifier:
+    """`one_of`: the ledger's name where several are served. Raises ServeError where the receivers or the outbox will not do."""
     try:
         receivers = load_receivers(receivers_file)
         outbox = Outbox(outbox_path(state, source.path))
     except NotifyError as error:
         raise ServeError(str(error)) from error
     entries = _book(source, state).entries
-    return Notifier(receivers, outbox, now_us=source.now_us, entries=entries, say=lambda w: print(w, file=sys.stderr))
+    return Notifier(
+        receivers, outbox, now_us=source.now_us, entries=entries, say=lambda w: print(w, file=sys.stderr), one_of=one_of
+    )
 
 
 def load_intake(source: LedgerSource, state: Path, token_file: Path, console_tokens: Tokens) -> Intake:

@@ -60,13 +60,13 @@ def serve(
     receivers_file: Path | None = None,
     intake_token_file: Path | None = None,
 ) -> None:
-    """Serve ledgers, by name, until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is kept in it;
-    `runs`: where runbooks keep theirs, and against what they are run.
+    """Serve ledgers, by name, until interrupted. `state`: the user's state directory; `can_write`: what is said of incidents is
+    kept in it; `runs`: where runbooks keep theirs, and against what they are run.
 
     Raises ServeError where the address, a token or the receivers will not do.
     """
     tokens, made = load_tokens(token_file)
-    notifiers = {name: load_notifier(s, state, receivers_file) for name, s in sources.items()} if receivers_file else {}
+    notifiers = _notifiers(sources, state, receivers_file) if receivers_file else {}
     intakes = (
         {n: load_intake(s, state, intake_token_file, tokens) for n, s in sources.items()} if intake_token_file else {}
     )
@@ -92,6 +92,14 @@ def serve(
         pass
     finally:
         bound.close()
+
+
+def _notifiers(sources: Mapping[str, LedgerSource], state: Path, receivers_file: Path) -> dict[str, Notifier]:
+    of_several = len(sources) > 1
+    return {
+        name: load_notifier(source, state, receivers_file, name if of_several else "")
+        for name, source in sources.items()
+    }
 
 
 def _application(

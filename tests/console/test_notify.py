@@ -40,10 +40,10 @@ class World:
         self.receivers = Receivers("https://console.test", receivers)
         self.notifier = self.restarted()
 
-    def restarted(self):
+    def restarted(self, one_of=""):
         return Notifier(
             self.receivers, self.outbox, now_us=lambda: self.now, entries=self.book.entries, say=self.words.append,
-            transport=httpx.MockTransport(self._take),
+            transport=httpx.MockTransport(self._take), one_of=one_of,
         )  # fmt: skip
 
     def _take(self, request):
@@ -95,6 +95,15 @@ def test_an_incident_is_told_once_and_its_end_once(world, incident):
     world.see(replace(incident, growing=False))
     assert world.outbox.told("hook")[incident.id].told is Told.ENDED
     assert world.state() == {("hook", "waiting"): 2}
+
+
+async def test_one_of_several_ledgers_tells_which_it_is(world, incident):
+    world.notifier = world.restarted(one_of="prod-b")
+    world.see(incident)
+    (body,) = await world.send()
+    told = body["data"]
+    link = f"https://console.test/incidents/{incident.id}?ledger=prod-b"
+    assert (told["incident"], told["ledger"], told["url"]) == (incident.id, "prod-b", link)
 
 
 async def test_the_end_never_overtakes_the_beginning(world, incident):

@@ -57,6 +57,19 @@ def test_a_webhook_is_signed_over_id_time_and_body(finished, incident):
     assert incident.counts[Verdict.CONTAMINATED] == 1
 
 
+def test_one_of_several_ledgers_is_named_to_every_receiver(finished, incident):
+    """The same id in another ledger is another incident there, and its link leads to its ledger."""
+    notice = notice_of(incident, Action.OPEN, None, "prod a", of_several=True)
+    assert Notice.from_json(notice.to_json()) == notice
+    hook, manager, duty = (outgoing(r, notice, "I-1.1", "https://console.test", NOW) for r in (HOOK, MANAGER, DUTY))
+    link = f"https://console.test/incidents/{incident.id}?ledger=prod%20a"
+    assert (hook.headers["webhook-id"], json.loads(hook.content)["data"]["url"]) == ("prod a:I-1.1", link)
+    assert json.loads(hook.content)["data"]["ledger"] == "prod a"
+    assert json.loads(manager.content)[0]["labels"]["ledger"] == "prod a"
+    assert json.loads(manager.content)[0]["generatorURL"] == link
+    assert json.loads(duty.content)["dedup_key"] == f"prod a:{incident.id}"
+
+
 def test_alertmanager_gets_an_alert_that_ends_and_the_former_severity_ended(finished, incident):
     notice = notice_of(incident, Action.WORSE, Severity.P3, finished.name)
     new, old = json.loads(outgoing(MANAGER, notice, "k", "", NOW).content)
