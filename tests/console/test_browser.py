@@ -353,7 +353,7 @@ def test_a_page_without_a_stream_says_so_asks_by_itself_and_takes_the_stream_aga
 def test_a_page_whose_stream_is_refused_says_what_to_do(finished_ledger, served, watch, status):
     console, watched = served(finished_ledger), watch()
     page = watched.page
-    for path in ("stream*", "mark"):
+    for path in ("stream*", "mark*"):
         page.route(f"**/api/{path}", lambda route: route.fulfill(status=status))
     page.goto(f"{console.url}runs?token={console.token}")
     page.locator("#refused", has_text="give one").wait_for()
