@@ -1,5 +1,6 @@
 """Several ledgers in a browser: each under its name, all of them at once, and nothing written into the wrong book."""
 
+import asyncio
 import csv
 import html
 import io
@@ -144,11 +145,21 @@ async def test_figures_for_prometheus_say_of_which_ledger_and_one_that_is_gone_h
     assert text.count("# TYPE kvwitness_record_writing gauge") == 1
     before = len(await table(client, "incidents", "ledger=all"))
     shutil.rmtree(ledgers[1])
-    for _ in range(200):
-        text = await page(client, "/incidents?ledger=all")
-        if "! prod-b STALE" in text:
-            break
-    assert "! prod-b STALE" in text
+    async with asyncio.timeout(30):
+        while "! prod-b STALE" not in (text := await page(client, "/incidents?ledger=all")):
+            await asyncio.sleep(0.05)
     assert "prod-b: The last reading failed; what follows is older" in text
     assert "prod-a FINISHED" in text
     assert len(await table(client, "incidents", "ledger=all")) == before
+
+
+async def test_a_pause_names_its_moment_in_one_ledger_and_none_in_all(client):
+    for ledger, has_moment in (("prod-a", True), ("all", False)):
+        asked = {"at": f"/incidents?ledger={ledger}", "action": "pause"}
+        address = (await client.get("/api/address", params=asked)).json()["address"]
+        assert "mode=paused" in address and f"ledger={ledger}" in address
+        assert ("as_of=" in address) == has_moment
+        await page(client, address)
+    refused = await client.get("/incidents?ledger=all&mode=paused&as_of=2026-09-21T14:13:21Z")
+    assert refused.status_code in (400, 422)
+    assert "is of one ledger" in refused.text

@@ -178,18 +178,23 @@ async def test_what_cannot_be_judged_is_said(finished_ledger, tmp_path, finished
         assert "could not be judged: division by zero" in answer.text
 
 
+async def two_more(scene, client):
+    """Two responses come in, and pages that follow show them."""
+    ordinary(scene, "new", ACME, 40, 4)
+    short_handoff(scene, "newer", CYAN, 40, 4)
+    scene.beat()
+    scene.flush()
+    deadline = time.monotonic() + 30
+    while "8 responses" not in (await client.get("/incidents")).text:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
 async def test_what_comes_in_is_not_shown_as_what_was(live_scene, tmp_path):
     moment = live_scene.now - 100_000
     async with client_of(app_of(live_scene.directory, tmp_path)) as client:
         before = (await client.get(f"/incidents?{at(moment)}")).text
-        ordinary(live_scene, "new", ACME, 40, 4)
-        short_handoff(live_scene, "newer", CYAN, 40, 4)
-        live_scene.beat()
-        live_scene.flush()
-        deadline = time.monotonic() + 30
-        while "8 responses" not in (await client.get("/incidents")).text:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await two_more(live_scene, client)
         after = (await client.get(f"/incidents?{at(moment)}")).text
         count = r"(\d+ responses)"
         assert re.search(count, after)[1] == re.search(count, before)[1] != "8 responses"
@@ -209,14 +214,7 @@ async def test_what_is_paused_is_of_its_moment_on_every_screen(live_scene, tmp_p
         before = {path: body_of((await client.get(f"/{path}?{query}")).text) for path in paths}
         tables = ("incidents", "events", "detections", "latency")
         files = {name: (await client.get(f"/tables/{name}.csv?{query}")).content for name in tables}
-        ordinary(live_scene, "new", ACME, 40, 4)
-        short_handoff(live_scene, "newer", CYAN, 40, 4)
-        live_scene.beat()
-        live_scene.flush()
-        deadline = time.monotonic() + 30
-        while "8 responses" not in (await client.get("/incidents")).text:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await two_more(live_scene, client)
         for path in paths:
             text = (await client.get(f"/{path}?{query}")).text
             assert body_of(text) == before[path], path
